@@ -602,6 +602,7 @@ fn files_that_the_server_may_not_read_are_reported_and_others_served() {
     for path in denied {
         fs::set_permissions(served.join(path), fs::Permissions::from_mode(0o0)).unwrap();
     }
+    let _socket = std::os::unix::net::UnixListener::bind(served.join("socket")).unwrap();
     let user = 65_534;
     let digests = forwarder.directory().join("digests");
     fs::create_dir(&digests).unwrap();
@@ -614,7 +615,8 @@ fn files_that_the_server_may_not_read_are_reported_and_others_served() {
     let mut server = Process::start("server", command, forwarder.directory());
     server.wait_for_output("serving ");
     // Without a request.
-    let warnings = denied.map(|path| format!("path={directory}/{path}\n"));
+    let mut warnings = denied.map(|path| format!("path={directory}/{path}\n")).to_vec();
+    warnings.push(format!("it is a pipe, socket or device: path={directory}/socket\n"));
     for warning in &warnings {
         wait_until(warning, || server.stderr().contains(warning).then_some(()));
     }

@@ -9,6 +9,7 @@ mod listing;
 mod local;
 mod manifest;
 mod metadata;
+mod not_served;
 mod packet;
 mod path;
 mod preparations;
@@ -23,7 +24,6 @@ mod serve;
 mod server;
 mod source;
 mod stat;
-mod unreadable;
 mod versions;
 mod walk;
 // The tests contain the example.

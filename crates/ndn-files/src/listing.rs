@@ -54,14 +54,24 @@ pub fn parse_listing(listing: &[u8]) -> Option<Vec<ListingEntry>> {
     Some(entries)
 }
 
-/// The entries of the open directory at `path` that `root` serves, and the names of those that this process may not read. These
-/// are listed, too: the consumer that copies the directory learns that the copy is not complete, and deletes nothing.
+/// The entries of a directory that are served, and the names of others.
+#[derive(Debug, Default)]
+pub(crate) struct ListedEntries {
+    pub(crate) entries: Vec<SourceEntry>,
+    /// Those that this process may not read. They are entries, too: the consumer that copies the directory learns that the
+    /// copy is not complete, and deletes nothing.
+    pub(crate) unreadable: Vec<Vec<u8>>,
+    /// Pipes, sockets and devices.
+    pub(crate) special: Vec<Vec<u8>>,
+}
+
+/// The entries of the open directory at `path` that `root` serves.
 pub(crate) fn read_directory(
     root: &Root,
     path: &Path,
     directory: &File,
-) -> Result<(Vec<SourceEntry>, Vec<Vec<u8>>), ListFailure> {
-    let (mut entries, mut unreadable) = (Vec::new(), Vec::new());
+) -> Result<ListedEntries, ListFailure> {
+    let mut listed = ListedEntries::default();
     let mut length = 0;
     for entry in Dir::read_from(directory)? {
         let entry = entry?;
@@ -69,19 +79,25 @@ pub(crate) fn read_directory(
         if matches!(name, b"." | b"..") || (!root.options().hidden && name.starts_with(b".")) {
             continue;
         }
-        let Some(is_directory) = is_directory(root, path, name, entry.file_type())? else {
-            continue;
+        let kind = match kind(root, path, name, entry.file_type())? {
+            Some(FileKind::Special) => {
+                listed.special.push(name.to_vec());
+                continue;
+            }
+            None => continue,
+            Some(kind) => kind,
         };
+        let is_directory = kind == FileKind::Directory;
         if !is_readable(directory, entry.file_name(), is_directory) {
-            unreadable.push(name.to_vec());
+            listed.unreadable.push(name.to_vec());
         }
         length += name.len() + 1 + usize::from(is_directory);
         if length > LISTING_LEN_MAX {
             return Err(ListFailure::TooLong);
         }
-        entries.push(SourceEntry { file_name: name.to_vec(), is_directory, stat: None });
+        listed.entries.push(SourceEntry { file_name: name.to_vec(), is_directory, stat: None });
     }
-    Ok((entries, unreadable))
+    Ok(listed)
 }
 
 /// Whether this process may read an entry of a directory. Any other failure is left to the one who opens it.
@@ -108,38 +124,38 @@ pub(crate) fn encode_listing(mut entries: Vec<SourceEntry>) -> Option<Vec<u8>> {
     Some(listing)
 }
 
-/// Whether an entry is a directory; `None` if it is not served.
+/// The kind of an entry, or of the target of a link; `None` if that is not served.
 ///
 /// # Errors
 /// A transient error: a listing without the entry would tell clients to delete it.
-fn is_directory(
+fn kind(
     root: &Root,
     path: &Path,
     name: &[u8],
     kind: FileType,
-) -> Result<Option<bool>, OpenFailure> {
+) -> Result<Option<FileKind>, OpenFailure> {
     match kind {
-        FileType::RegularFile => Ok(Some(false)),
-        FileType::Directory => Ok(Some(true)),
+        FileType::RegularFile => Ok(Some(FileKind::Regular)),
+        FileType::Directory => Ok(Some(FileKind::Directory)),
         // The target of a link counts, if links may be followed.
         FileType::Symlink | FileType::Unknown => {
             of_target(root.stat(&path.join(OsStr::from_bytes(name))).map(|stat| stat.kind))
         }
         FileType::Fifo | FileType::Socket | FileType::CharacterDevice | FileType::BlockDevice => {
-            Ok(None)
+            Ok(Some(FileKind::Special))
         }
     }
 }
 
-fn of_target(found: Result<FileKind, OpenFailure>) -> Result<Option<bool>, OpenFailure> {
+fn of_target(found: Result<FileKind, OpenFailure>) -> Result<Option<FileKind>, OpenFailure> {
     match found {
-        Ok(kind) => Ok(Some(kind == FileKind::Directory)),
+        Ok(kind) => Ok(Some(kind)),
+        Err(OpenFailure::Special) => Ok(Some(FileKind::Special)),
         Err(failure @ OpenFailure::Other(_)) => Err(failure),
         Err(
             OpenFailure::NotFound
             | OpenFailure::Outside
             | OpenFailure::Symlink
-            | OpenFailure::Special
             | OpenFailure::Denied,
         ) => Ok(None),
     }
@@ -173,7 +189,7 @@ mod tests {
             assert_eq!(of_target(Err(failure)), Err(failure), "{errno}");
         }
         assert_eq!(of_target(Err(Errno::NOENT.into())), Ok(None));
-        assert_eq!(of_target(Ok(FileKind::Directory)), Ok(Some(true)));
+        assert_eq!(of_target(Ok(FileKind::Directory)), Ok(Some(FileKind::Directory)));
     }
 
     #[test]

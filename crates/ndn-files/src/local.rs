@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::listing::read_directory;
+use crate::listing::{ListedEntries, read_directory};
 use crate::root::Root;
 use crate::source::{FileSource, ListFailure, OpenFailure, Opened, SourceListing};
 use crate::stat::{FileKind, FileStat};
@@ -29,11 +29,12 @@ impl FileSource for Root {
         if stat.kind != FileKind::Directory {
             return Err(OpenFailure::NotFound.into());
         }
-        let (entries, unreadable) = read_directory(self, path, &directory)?;
+        let listed = read_directory(self, path, &directory)?;
         if !FileStat::of(&directory)?.is_same_content(&stat) {
             return Err(ListFailure::Changed);
         }
-        Ok(SourceListing { stat, entries, unreadable })
+        let ListedEntries { entries, unreadable, special } = listed;
+        Ok(SourceListing { stat, entries, unreadable, special })
     }
 
     fn location(&self) -> String {

@@ -104,7 +104,9 @@ impl<'a> Preparer<'a> {
         let now_ns = crate::real_time::unix_ns();
         let preparations = &self.service.preparations;
         let is_closed = || preparations.is_closed();
-        let deny = |path: &Path| self.service.unreadable.note(point.source.as_ref(), path);
+        let leave_out = |path: &Path, reason| {
+            self.service.not_served.note(point.source.as_ref(), path, reason);
+        };
         walk_files(
             point.source.as_ref(),
             &point.prefix,
@@ -120,7 +122,7 @@ impl<'a> Preparer<'a> {
                     walk.missing.push(Missing { mount, name, path, stat });
                 }
             },
-            deny,
+            leave_out,
         );
     }
 

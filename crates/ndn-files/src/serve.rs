@@ -22,6 +22,7 @@ use crate::manifest::{
     digests_of_leaf, leaf_fanout, leaves_name, manifest_name, signed_leaf, store_for,
 };
 use crate::metadata::{FileMetadata, SignedLeaves};
+use crate::not_served::{NotServed, Reason, not_served};
 use crate::packet::{Layout, PacketLimits, PreparedSigner, Slot, hash_packets};
 use crate::path::path_of;
 use crate::preparations::{Building, Preparations};
@@ -30,7 +31,6 @@ use crate::request::{LIST, Requested};
 use crate::schedule::{Limits, Schedule};
 use crate::source::{FileSource, ListFailure, OpenFailure, Opened};
 use crate::stat::{FileKind, FileStat};
-use crate::unreadable::Unreadable;
 use crate::versions::{Origin, Versions};
 
 /// Number of attempts if a file changes while it is read.
@@ -106,7 +106,7 @@ pub(crate) struct Service {
     versions: Versions,
     pub(crate) counters: Counters,
     pub(crate) preparations: Preparations,
-    pub(crate) unreadable: Unreadable,
+    pub(crate) not_served: NotServed,
     /// Is given the name and the outcome of each Interest for metadata, and of each that was refused.
     pub(crate) observer: Option<Observer>,
     pub(crate) metadata_freshness_ms: u64,
@@ -144,7 +144,7 @@ impl Service {
             versions,
             counters: Counters::default(),
             preparations: Preparations::default(),
-            unreadable: Unreadable::default(),
+            not_served: NotServed::default(),
             observer: None,
             metadata_freshness_ms,
             stat_validity,
@@ -220,7 +220,8 @@ impl Service {
     ) -> Result<T, E> {
         result.inspect_err(|failure| {
             if (*failure).into() == ListFailure::Open(OpenFailure::Denied) {
-                self.unreadable.note(target.mount.source.as_ref(), &target.path);
+                let source = target.mount.source.as_ref();
+                self.not_served.note(source, &target.path, Reason::Denied);
             }
         })
     }
@@ -709,8 +710,9 @@ impl Service {
             };
             self.counters.add(Event::Opened, 1);
             let source = target.mount.source.as_ref();
-            for file_name in &listing.unreadable {
-                self.unreadable.note(source, &target.path.join(OsStr::from_bytes(file_name)));
+            for (file_name, reason) in not_served(&listing) {
+                let path = target.path.join(OsStr::from_bytes(file_name));
+                self.not_served.note(source, &path, reason);
             }
             let bytes = encode_listing(listing.entries).ok_or(ListFailure::TooLong)?;
             let seal = self.seal()?;

@@ -142,6 +142,8 @@ pub struct SourceListing {
     pub entries: Vec<SourceEntry>,
     /// File names of those entries that this process may not read.
     pub unreadable: Vec<Vec<u8>>,
+    /// File names of pipes, sockets and devices, which are no entries.
+    pub special: Vec<Vec<u8>>,
 }
 
 /// Why a directory cannot be listed.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ndn_packet::{Component, Name};
 
+use crate::not_served::{Reason, not_served};
 use crate::source::{FileSource, ListFailure, OpenFailure, SourceEntry};
 use crate::stat::{FileKind, FileStat};
 
@@ -21,21 +22,16 @@ pub(crate) struct WalkedFile {
     pub(crate) stat: FileStat,
 }
 
-/// Calls `visit` for every regular file of a source that is served as `prefix`, in no order, until `is_closed`, and `deny` for
-/// directories and files without the permission to read them. They are left out, as others that cannot be read. Returns false
-/// if some are left out that may be readable later.
+/// Calls `visit` for every regular file of a source that is served as `prefix`, in no order, until `is_closed`, and `leave_out`
+/// for entries that are not served. Others that cannot be read are left out, too. Returns false if some are left out that
+/// may be readable later.
 pub(crate) fn walk(
     source: &dyn FileSource,
     prefix: &Name,
     is_closed: impl Fn() -> bool,
     mut visit: impl FnMut(WalkedFile),
-    mut deny: impl FnMut(&Path),
+    mut leave_out: impl FnMut(&Path, Reason),
 ) -> bool {
-    let mut denied = |path: &Path, failure| {
-        if failure == ListFailure::Open(OpenFailure::Denied) {
-            deny(path);
-        }
-    };
     let mut directories = vec![(prefix.clone(), PathBuf::from("."), 0)];
     let mut is_complete = true;
     while let Some((name, path, depth)) = directories.pop() {
@@ -45,14 +41,15 @@ pub(crate) fn walk(
         let listing = match source.list(&path) {
             Ok(listing) => listing,
             Err(failure) => {
-                denied(path_of(&path), failure);
+                if failure == ListFailure::Open(OpenFailure::Denied) {
+                    leave_out(path_of(&path), Reason::Denied);
+                }
                 is_complete &= !is_transient(failure);
                 continue;
             }
         };
-        for file_name in &listing.unreadable {
-            let path = path.join(OsStr::from_bytes(file_name));
-            denied(path_of(&path), OpenFailure::Denied.into());
+        for (file_name, reason) in not_served(&listing) {
+            leave_out(path_of(&path.join(OsStr::from_bytes(file_name))), reason);
         }
         let unreadable: HashSet<&[u8]> = listing.unreadable.iter().map(Vec::as_slice).collect();
         let is_readable = |entry: &SourceEntry| !unreadable.contains(entry.file_name.as_slice());
@@ -72,7 +69,9 @@ pub(crate) fn walk(
                 }
                 Ok(_) => {}
                 Err(failure) => {
-                    denied(path_of(&path), failure.into());
+                    if failure == OpenFailure::Denied {
+                        leave_out(path_of(&path), Reason::Denied);
+                    }
                     is_complete &= !is_transient(failure.into());
                 }
             }

@@ -61,7 +61,7 @@ impl Directories {
             None => unix_ns,
         };
         let stat = FileStat::remote(FileKind::Directory, 0, version_ns, &digest);
-        let listing = SourceListing { stat, entries, unreadable: Vec::new() };
+        let listing = SourceListing { stat, entries, unreadable: Vec::new(), special: Vec::new() };
         let weight = listing.entries.len() + ENTRIES_REST;
         while state.entries + weight > ENTRIES_MAX && !state.by_path.is_empty() {
             state.remove_oldest();

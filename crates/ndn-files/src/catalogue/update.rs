@@ -14,12 +14,12 @@ use super::format::{CatalogueEntry, decode_page};
 use super::pages::paginate;
 use super::publish::PublishedCatalogue;
 use super::sidecar::{self, SUFFIX};
+use crate::not_served::NotServed;
 use crate::preparations::Preparations;
 use crate::prepare::SETTLED_NS;
 use crate::serve::{MountPoint, Service};
 use crate::source::{FileSource, Opened};
 use crate::stat::FileStat;
-use crate::unreadable::Unreadable;
 use crate::walk::{WalkedFile, walk};
 
 /// Maximum number of files of a catalogue; further ones are left out.
@@ -55,7 +55,7 @@ pub(crate) struct Catalogued {
 pub(crate) struct Cataloguer<'a> {
     service: &'a Service,
     preparations: &'a Preparations,
-    unreadable: &'a Unreadable,
+    not_served: &'a NotServed,
     /// Directory for the digests of contents, which outlive the server.
     directory: Option<&'a Path>,
     /// Whether files of remote sources are read to hash them.
@@ -68,8 +68,8 @@ impl<'a> Cataloguer<'a> {
         directory: Option<&'a Path>,
         hashes_remote: bool,
     ) -> Self {
-        let (preparations, unreadable) = (&service.preparations, &service.unreadable);
-        Self { service, preparations, unreadable, directory, hashes_remote }
+        let (preparations, not_served) = (&service.preparations, &service.not_served);
+        Self { service, preparations, not_served, directory, hashes_remote }
     }
 
     /// Keeps catalogues up to date until the server ends.
@@ -130,8 +130,9 @@ impl<'a> Cataloguer<'a> {
                 left_out += 1;
             }
         };
-        let deny = |path: &Path| self.unreadable.note(mount.source.as_ref(), path);
-        let is_complete = walk(mount.source.as_ref(), &mount.prefix, is_closed, visit, deny);
+        let leave_out =
+            |path: &Path, reason| self.not_served.note(mount.source.as_ref(), path, reason);
+        let is_complete = walk(mount.source.as_ref(), &mount.prefix, is_closed, visit, leave_out);
         if left_out > 0 {
             tracing::warn!(prefix = %mount.prefix, left_out, "a catalogue has at most {FILES_MAX} files");
         }
