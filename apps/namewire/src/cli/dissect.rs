@@ -252,8 +252,10 @@ fn describe(input: &str) -> &str {
 
 fn read_input(input: &str) -> Outcome<Vec<u8>> {
     match input::read(input) {
-        // The packet itself, unless the input is a path.
-        Err(_) if input != "-" && !is_path(input) => Ok(input.as_bytes().to_vec()),
+        // The packet itself, unless the input is a path, such as that of a directory.
+        Err(_) if input != "-" && !is_path(input) && !Path::new(input).exists() => {
+            Ok(input.as_bytes().to_vec())
+        }
         read => read,
     }
 }
@@ -336,6 +338,9 @@ mod tests {
         assert_eq!(read_input(packet).unwrap(), packet.as_bytes());
         assert!(dissect(&from_base64(packet).unwrap()).error().is_none());
         assert_eq!(read_input("BQUHAwgBYQ").unwrap(), b"BQUHAwgBYQ");
+        // A directory of the package, where tests run.
+        let refused = read_input("src").unwrap_err();
+        assert_eq!(refused.to_string(), "src: Is a directory");
         // Of a packet that ends too early, the elements before its end are shown.
         assert_eq!(read_input("BQkHBwgFYf//").unwrap(), b"BQkHBwgFYf//");
     }
