@@ -129,7 +129,7 @@ fn faces_of_applications_have_their_processes() {
 fn configured_face_without_a_peer_is_shown_as_waiting() {
     let port = free_port();
     let face = format!("[[static_faces]]\nuri = \"tcp4://127.0.0.1:{port}\"\n");
-    let forwarder = Settings::new().toml(&face).start();
+    let forwarder = Settings::new().toml(&face).start_program();
     let peer = format!("tcp://127.0.0.1:{port}");
     let refused = wait_until("a failed attempt", || {
         let shown = forwarder.json(&["face", "show", &peer]);
@@ -143,6 +143,9 @@ fn configured_face_without_a_peer_is_shown_as_waiting() {
     let shown = forwarder.output(&["face", "show", &peer]);
     assert!(shown.contains("waiting: it is being created"), "{shown}");
     assert!(shown.contains(&refused), "{shown}");
+    let line = format!("no face was created: remote=tcp4://127.0.0.1:{port}, reason=");
+    let log = forwarder.process.stderr();
+    assert!(log.contains(&line), "{log}");
     let output = forwarder.run(&["face", "create", &peer, "--persistency", "permanent"]);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(errors.contains(": 504 ") && errors.contains("`[[static_faces]]`"), "{errors}");

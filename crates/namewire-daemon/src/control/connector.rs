@@ -287,7 +287,7 @@ impl Connector {
             Ok(route) => route,
             Err(error) => {
                 let text = format!("Face creation failed: connect: {}", words(&error));
-                return cx.attempt_failed(&peer, spec, status::CONNECT_FAILED, text);
+                return cx.attempt_failed(&FaceUri::udp(peer), spec, status::CONNECT_FAILED, text);
             }
         };
         let face_id = cx.dataplane().allocate_face_id();
@@ -358,7 +358,7 @@ impl Connector {
 
 fn connect_failed(cx: &mut Cx<'_>, spec: &FaceSpec, remote: SocketAddr, reason: &str) {
     let text = format!("Connection failed: {reason}");
-    cx.attempt_failed(&remote, spec, status::CONNECT_FAILED, text);
+    cx.attempt_failed(&FaceUri::tcp(remote), spec, status::CONNECT_FAILED, text);
 }
 
 /// Handles a URI without a usable address; the condition may be temporary.
