@@ -408,6 +408,11 @@ fn printed_names_of_files_are_those_that_get_takes() {
     assert_eq!(listed, "%20b%20\n50%2541\ndir/\nline%0Afeed\nv%3D1\nü b\n");
     let shown = forwarder.output(&["find", "/files"]);
     assert_eq!(shown, "%20b%20\n50%2541\ndir/v%3D1/t%3D0\nline%0Afeed\nv%3D1\nü b\n");
+    for pattern in ["dir/v=1/*", "dir/v%3D1/*"] {
+        assert_eq!(forwarder.output(&["find", "/files", pattern]), "dir/v%3D1/t%3D0\n");
+    }
+    let listed = forwarder.output(&["ls", "-R", "/files"]);
+    assert!(listed.contains("\n/files/dir/v%3D1:\nt%3D0\n"), "{listed}");
     let copy = forwarder.directory().join("copy").display().to_string();
     let changes = forwarder.output(&["sync", "/files", &copy, "--dry-run"]);
     for name in shown.lines() {

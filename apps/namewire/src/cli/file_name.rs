@@ -41,6 +41,15 @@ pub(super) fn path(path: &[u8]) -> String {
     path.split(|byte| *byte == b'/').map(part).collect::<Vec<_>>().join("/")
 }
 
+/// A name as text, the names of files in it as by [`file_name`].
+pub(super) fn name(name: &Name) -> String {
+    let part = |part: Component<'_>| match part.ty() {
+        ComponentType::GENERIC => file_name(part.value()),
+        _ => part.to_string(),
+    };
+    name.components().map(|one| format!("/{}", part(one))).collect()
+}
+
 /// The meaning of components of a type that are numbers, such as `v=1`.
 fn kind_of_number(ty: ComponentType) -> Option<&'static str> {
     Some(match ty.number_prefix()? {
@@ -100,6 +109,8 @@ mod tests {
         }
         assert_eq!(path(b"d\n/v=1"), "d%0A/v%3D1");
         assert_eq!(path(b"."), ".");
+        let listed: Name = "/site/t=5/v%3D1/with space/größe".parse().unwrap();
+        assert_eq!(name(&listed), "/site/t=5/v%3D1/with space/größe");
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub(super) struct Options {
     #[arg(value_parser = object_name)]
     name: Name,
     /// Pattern of the path below NAME, as of `sync --include`; all files without it
+    ///
+    /// Names in it are those of the files (`v=1`), or as they are printed (`v%3D1`).
     #[arg(value_parser = parse_pattern)]
     pattern: Option<String>,
     /// Only files whose metadata meet this condition; may be repeated

@@ -13,7 +13,7 @@ use super::connect::{ConnectOptions, block_on};
 use super::diagnose::{explained, with_early_cause};
 use super::failure::{Failure, Outcome};
 use super::fetch_file::failure;
-use super::file_name::file_name;
+use super::file_name::{self, file_name};
 use super::get::with_file_name;
 use super::keys;
 use super::nfdc::extended_timestamp;
@@ -165,7 +165,7 @@ fn print(
     details: &[Option<FileMetadata>],
 ) -> Outcome {
     if options.recursive {
-        output::print_line(&format!("{directory}:"))?;
+        output::print_line(&format!("{}:", file_name::name(directory)))?;
     }
     if !options.long {
         for entry in entries {

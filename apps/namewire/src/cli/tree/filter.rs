@@ -8,6 +8,8 @@ use regex_automata::nfa::thompson;
 use regex_automata::nfa::thompson::pikevm::{Cache, PikeVM};
 use regex_automata::util::syntax;
 
+use crate::cli::file_name;
+
 const HELP_OF_EXCLUDE: &str = "Leave out files and directories that match PATTERN, as with rsync
 
 The first pattern that matches decides; without one, a file is copied. Patterns are read in the order of the command \
@@ -98,6 +100,8 @@ pub(in crate::cli) struct Pattern {
     has_contents: bool,
     /// It is compared with the whole path, which begins with a slash then, else with the last component.
     is_of_paths: bool,
+    /// It may have escapes of names as they are printed.
+    has_percent: bool,
 }
 
 impl Pattern {
@@ -129,13 +133,20 @@ impl Pattern {
             .map_err(|error| error.to_string())?;
         let cache = Mutex::new(matcher.create_cache());
         let has_contents = pattern.ends_with("/***");
-        Ok(Self { matcher, cache, is_of_directories, has_contents, is_of_paths })
+        let has_percent = pattern.contains('%');
+        Ok(Self { matcher, cache, is_of_directories, has_contents, is_of_paths, has_percent })
     }
 
+    /// Whether it matches the path as it is, or as [`file_name::path`] prints it.
     pub(in crate::cli) fn matches(&self, path: &[u8], is_directory: bool) -> bool {
         if self.is_of_directories && !is_directory {
             return false;
         }
+        self.matches_text(path, is_directory)
+            || self.has_percent && self.matches_text(file_name::path(path).as_bytes(), is_directory)
+    }
+
+    fn matches_text(&self, path: &[u8], is_directory: bool) -> bool {
         let mut subject = Vec::with_capacity(path.len() + 2);
         if self.is_of_paths {
             subject.push(b'/');
@@ -297,6 +308,15 @@ mod tests {
         for wrong in ["", "/", "[a", "[", "[a-"] {
             assert!(Pattern::parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn names_are_compared_as_they_are_and_as_they_are_printed() {
+        for pattern in ["year=2024/**", "year%3D2024/**"] {
+            assert!(matches(pattern, "year=2024/a"), "{pattern}");
+        }
+        assert!(matches("50%41", "50%41") && matches("50%2541", "50%41"));
+        assert!(!matches("50%41", "50A"));
     }
 
     #[test]
