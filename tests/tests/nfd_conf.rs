@@ -173,6 +173,27 @@ fn sample_configurations_of_an_installed_nfd_start() {
     assert!(check.status.success(), "{converted}\n{}", text(&check));
 }
 
+#[test]
+fn configuration_of_nfd_is_checked() {
+    let directory = tempfile::tempdir().unwrap();
+    let check = |conf: &str| {
+        write(conf, directory.path());
+        let mut command = Command::new(program());
+        command.args(["config", "check", "--json"]).arg(directory.path().join("nfd.conf"));
+        run_to_end(command)
+    };
+    let usable = check(LIKE_THE_SAMPLES);
+    assert!(usable.status.success(), "{}", text(&usable));
+    let checked: serde_json::Value = serde_json::from_slice(&usable.stdout).unwrap();
+    let warnings = checked["warnings"].as_array().unwrap();
+    let is_of_line =
+        |warning: &&serde_json::Value| warning.as_str().unwrap().contains("nfd.conf:55: ");
+    assert_eq!(warnings.iter().filter(is_of_line).count(), 1, "{checked}");
+    let wrong = check("tables\n{\n  cs_max_packets many\n}\n");
+    assert_eq!(wrong.status.code(), Some(2), "{}", text(&wrong));
+    assert!(text(&wrong).contains("nfd.conf:3: "), "{}", text(&wrong));
+}
+
 /// Beside the `nfd` on PATH, where its installation puts it.
 fn installed_sample() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;

@@ -42,12 +42,17 @@ pub fn load_leniently(path: &Path) -> Result<(Config, Option<ConfigError>), Conf
     }
     let rejected = |problems| ConfigError::rejected(&origin, &text, problems);
     let (mut config, problems) = read(&text).map_err(|problems| {
-        if is_nfd_conf(&text) { ConfigError::nfd_conf(&origin) } else { rejected(problems) }
+        if has_section_of_nfd(&text) { ConfigError::nfd_conf(&origin) } else { rejected(problems) }
     })?;
     let directory = path.parent().unwrap_or(Path::new(""));
     config.management.resolve_paths(directory);
     config.caching.vip.signers.resolve_paths(directory);
     Ok((config, (!problems.is_empty()).then(|| rejected(problems))))
+}
+
+/// Whether the file at `path` is a configuration of NFD.
+pub fn is_nfd_conf(path: &Path) -> bool {
+    text_file::read(path).is_ok_and(|text| read(&text).is_err() && has_section_of_nfd(&text))
 }
 
 /// Reads and checks configuration text; `origin` names it in error messages.
@@ -128,7 +133,7 @@ fn places() -> Vec<Place> {
 
 /// Whether a text that is not TOML is a configuration of NFD: one of its sections opens, as in the INFO format, which may have
 /// errors of its own.
-fn is_nfd_conf(text: &str) -> bool {
+fn has_section_of_nfd(text: &str) -> bool {
     const SECTIONS: [&str; 8] =
         ["general", "log", "forwarder", "tables", "face_system", "authorizations", "rib", "mw-nfd"];
     let lines = text.lines().map(|line| line.split_once(';').map_or(line, |(line, _)| line).trim());

@@ -18,7 +18,7 @@ use crate::process::Prepared;
 /// Validate, convert and document configuration files
 #[derive(Subcommand, Debug)]
 pub(in crate::cli) enum Command {
-    /// Validate a configuration file without starting a forwarder
+    /// Validate a configuration file, or an nfd.conf of NFD or MW-NFD, without starting a forwarder
     Check {
         /// The file
         file: PathBuf,
@@ -118,6 +118,12 @@ fn reload(control: &ControlOptions, is_check: bool, as_json: bool) -> Outcome {
 /// Reads a configuration file and checks it against this machine. Problems of the file and of the
 /// machine are reported together, after the warnings, which it returns.
 fn check(file: &Path) -> Outcome<Vec<String>> {
+    if config::is_nfd_conf(file) {
+        let (config, source, mut warnings) = read_nfd_conf(file, &FreePorts::default())?;
+        let more = config.warnings().into_iter().chain(machine_warnings(&config));
+        warnings.extend(report(more.collect(), &source));
+        return plan(&config, &source).map(|_| warnings);
+    }
     let (config, source, error) = load_leniently(file)?;
     let mut warnings = config.warnings();
     warnings.extend(machine_warnings(&config));
@@ -234,19 +240,25 @@ pub(in crate::cli) fn load_leniently(
 
 /// Reads an nfd.conf; settings without effect are reported on standard error.
 pub(in crate::cli) fn load_nfd_conf(file: &Path, ports: &FreePorts) -> Outcome<(Config, Source)> {
+    read_nfd_conf(file, ports).map(|(config, source, _)| (config, source))
+}
+
+/// As [`load_nfd_conf`], with what was reported.
+fn read_nfd_conf(file: &Path, ports: &FreePorts) -> Outcome<(Config, Source, Vec<String>)> {
     let read = nfd_conf::load(file, ports).map_err(|error| Failure::Usage(error.to_string()))?;
-    for warning in &read.warnings {
-        output::warn(warning);
-    }
+    let mut warnings: Vec<_> = read.warnings.iter().map(ToString::to_string).collect();
     let mut config = read.config;
     let source = Source::NfdConf(file.to_owned(), read.locations);
     // The sample of MW-NFD has processors that a small machine lacks.
     if let Err(fault) = placement::check_processors(&config.forwarder) {
         let reported = source.describe(&fault);
-        output::warn(&format_args!("{reported}; the workers are not pinned"));
+        warnings.push(format!("{reported}; the workers are not pinned"));
         config.forwarder.cpus.clear();
     }
-    Ok((config, source))
+    for warning in &warnings {
+        output::warn(warning);
+    }
+    Ok((config, source, warnings))
 }
 
 /// The problems: on a terminal with the lines of the file, otherwise one on each line.
