@@ -105,8 +105,8 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
     shown.pass_on(child.stderr.as_mut());
     let limit = if ended.is_none() { LOG_OF_START_MAX } else { LOG_TAIL };
     let printed = log.and_then(|(path, length)| Some((path, output_since(path, length, limit)?)));
-    if let (None, Some((_, printed))) = (ended, &printed) {
-        let warnings = warnings_of(printed);
+    if let (None, Some((_, Appended { text, .. }))) = (ended, &printed) {
+        let warnings = warnings_of(text, false);
         if !warnings.is_empty() {
             output::note(&warnings);
         }
@@ -137,10 +137,10 @@ pub(in crate::cli) fn run(options: &Options) -> Outcome {
         }
         return Ok(output::print_line(&format!("started, process {}", child.id()))?);
     };
-    let printed = printed.map(|(path, printed)| {
+    let printed = printed.map(|(path, Appended { text, is_cut })| {
         // What was done before the failure is not its reason.
-        let reasons = warnings_of(&printed);
-        let shown = if reasons.is_empty() { printed } else { reasons };
+        let reasons = warnings_of(&text, !is_cut);
+        let shown = if reasons.is_empty() { text } else { reasons };
         format!("; log in {}:\n{shown}", path.display())
     });
     let printed = printed.unwrap_or_default();
@@ -200,8 +200,9 @@ impl Shown {
     }
 }
 
-/// The lines of a log without those of the levels info, debug and trace. Further lines of an entry follow its first one.
-fn warnings_of(printed: &str) -> String {
+/// The lines of a log without those of the levels info, debug and trace. Further lines of an entry follow its first one. What
+/// is before the first entry is kept if `is_whole`, or if there is none: libraries, or the system, have written it.
+fn warnings_of(printed: &str, is_whole: bool) -> String {
     const QUIET: [&str; 3] = ["info", "debug", "trace"];
     let is_quiet = |line: &str| {
         let level = line.split_whitespace().nth(1).unwrap_or_default();
@@ -215,7 +216,7 @@ fn warnings_of(printed: &str) -> String {
             && line.as_bytes().get(4) == Some(&b'-');
         has_time || line.starts_with('{') || line.starts_with("namewire: ")
     };
-    let mut is_shown = !printed.lines().any(is_first);
+    let mut is_shown = is_whole || !printed.lines().any(is_first);
     let filter = |&line: &&str| {
         if is_first(line) {
             is_shown = !is_quiet(line);
@@ -225,8 +226,15 @@ fn warnings_of(printed: &str) -> String {
     printed.lines().filter(filter).collect::<Vec<_>>().join("\n")
 }
 
+/// Text that was appended to a log.
+struct Appended {
+    text: String,
+    /// Its beginning is missing.
+    is_cut: bool,
+}
+
 /// The end of the text appended to a log after this length, if there is any: whole lines of at most `limit` bytes.
-fn output_since(path: &Path, length: u64, limit: u64) -> Option<String> {
+fn output_since(path: &Path, length: u64, limit: u64) -> Option<Appended> {
     let mut file = std::fs::File::open(path).ok()?;
     let appended = file.metadata().ok()?.len().checked_sub(length)?;
     let skipped = appended.saturating_sub(limit);
@@ -236,9 +244,10 @@ fn output_since(path: &Path, length: u64, limit: u64) -> Option<String> {
     file.take(limit.min(appended)).read_to_end(&mut printed).ok()?;
     let printed = String::from_utf8_lossy(&printed);
     let printed = printed.trim_end();
-    let rest = printed.split_once('\n').filter(|_| skipped > 0).map(|(_, rest)| rest);
-    let printed = rest.unwrap_or(printed);
-    (!printed.is_empty()).then(|| printed.to_owned())
+    let is_cut = skipped > 0;
+    let rest = printed.split_once('\n').filter(|_| is_cut).map(|(_, rest)| rest);
+    let text = rest.unwrap_or(printed).to_owned();
+    (!text.is_empty()).then_some(Appended { text, is_cut })
 }
 
 /// Waits until the forwarder is ready, or has terminated; returns its exit status. After the
@@ -371,11 +380,14 @@ mod tests {
                     2026-01-01T00:00:00Z  WARN namewire: no key\nnamewire: warning: unused\n\
                     2026-01-01T00:00:00Z DEBUG namewire: more";
         let warnings = "2026-01-01T00:00:00Z  WARN namewire: no key\nnamewire: warning: unused";
-        assert_eq!(warnings_of(text), warnings);
-        assert_eq!(warnings_of(&format!("the rest of an entry\n{text}")), warnings);
-        assert_eq!(warnings_of("not a log"), "not a log");
+        assert_eq!(warnings_of(text, true), warnings);
+        assert_eq!(warnings_of(&format!("the rest of an entry\n{text}"), false), warnings);
+        let early = "EAL: no free hugepages";
+        let whole = warnings_of(&format!("{early}\n{text}"), true);
+        assert_eq!(whole, format!("{early}\n{warnings}"));
+        assert_eq!(warnings_of("not a log", false), "not a log");
         let json = "{\"level\":\"info\",\"message\":\"a\"}\n{\"level\":\"warn\"}";
-        assert_eq!(warnings_of(json), "{\"level\":\"warn\"}");
+        assert_eq!(warnings_of(json, true), "{\"level\":\"warn\"}");
     }
 
     #[test]
@@ -387,10 +399,12 @@ mod tests {
         std::fs::write(&path, format!("earlier\n{warning}\n{info}")).unwrap();
         let start = "earlier\n".len() as u64;
         let printed = output_since(&path, start, LOG_OF_START_MAX).unwrap();
-        assert_eq!(warnings_of(&printed), warning);
-        let tail = output_since(&path, start, LOG_TAIL).unwrap();
-        assert!(tail.len() < 4096 && info.contains(&format!("\n{tail}\n")), "{tail}");
-        assert_eq!(output_since(&path, start, 20).unwrap(), "than a line");
+        assert!(!printed.is_cut);
+        assert_eq!(warnings_of(&printed.text, false), warning);
+        let Appended { text, is_cut } = output_since(&path, start, LOG_TAIL).unwrap();
+        assert!(text.len() < 4096 && info.contains(&format!("\n{text}\n")), "{text}");
+        assert!(is_cut);
+        assert_eq!(output_since(&path, start, 20).unwrap().text, "than a line");
     }
 
     #[test]
