@@ -73,6 +73,9 @@ impl FaceUri {
         "null",
     ];
 
+    /// The schemes with the address of a host.
+    pub const IP_SCHEMES: [&str; 6] = ["udp", "udp4", "udp6", "tcp", "tcp4", "tcp6"];
+
     /// Whether the scheme is one of [`Self::SCHEMES`].
     #[must_use]
     pub fn has_known_scheme(&self) -> bool {
@@ -345,8 +348,7 @@ impl FaceUri {
     #[must_use]
     pub fn has_host_name(&self) -> bool {
         let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-        let schemes = ["udp", "udp4", "udp6", "tcp", "tcp4", "tcp6"];
-        schemes.contains(&self.scheme())
+        Self::IP_SCHEMES.contains(&self.scheme())
             && !self.bracketed
             && !self.host.is_empty()
             && self.host.bytes().all(is_of_name)
@@ -356,7 +358,7 @@ impl FaceUri {
     /// The reason why this UDP or TCP address cannot be that of a peer: port 0, or an unspecified address.
     #[must_use]
     pub fn unreachable_reason(&self) -> Option<&'static str> {
-        if !["udp", "udp4", "udp6", "tcp", "tcp4", "tcp6"].contains(&self.scheme()) {
+        if !Self::IP_SCHEMES.contains(&self.scheme()) {
             return None;
         }
         if self.port.parse() == Ok(0_u16) {

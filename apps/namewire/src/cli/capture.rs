@@ -9,6 +9,7 @@ use namewire_control::StreamEnd;
 use namewire_control::capture::{CaptureFilter, CaptureRecord, CapturedFrame, PcapngReader};
 use ndn_packet::Name;
 use ndn_sys::clock::Clock;
+use ndn_types::FaceUri;
 
 use super::arguments::{at_least_one, name, size};
 use super::capture_files::{CaptureFiles, Part, Removed, Rotation};
@@ -75,23 +76,23 @@ pub(super) struct PacketFilter {
     kinds: Vec<Kind>,
 }
 
-/// The schemes of peers.
-const SCHEMES: [&str; 16] = [
-    "udp4", "udp6", "udp4+dev", "udp6+dev", "tcp4", "tcp6", "ws", "wsclient", "https", "quic",
-    "unix", "memif", "ether", "dev", "memory", "internal",
-];
+/// The schemes of peers: addresses have the version of IP, applications that of the socket, and some faces have no link.
+fn schemes() -> impl Iterator<Item = &'static str> {
+    const OTHERS: [&str; 5] = ["udp", "tcp", "fd", "contentstore", "null"];
+    FaceUri::SCHEMES.iter().copied().filter(|scheme| !OTHERS.contains(scheme))
+}
 
 impl PacketFilter {
     /// Checks that the peers of a forwarder can have the URI; the interfaces of other captures have any name.
     fn check_peer(&self) -> Outcome {
         let Some(peer) = self.peer.as_deref() else { return Ok(()) };
         let (scheme, _) = peer.split_once(':').unwrap_or((peer, ""));
-        if SCHEMES.contains(&scheme) {
+        if schemes().any(|known| known == scheme) {
             return Ok(());
         }
         Err(Failure::Usage(format!(
             "--peer {peer}: expected a face URI, such as tcp4://192.0.2.1:6363, its scheme with the address, or its scheme alone; the schemes are {}",
-            SCHEMES.join(", ")
+            schemes().collect::<Vec<_>>().join(", ")
         )))
     }
 

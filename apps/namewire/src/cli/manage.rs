@@ -201,7 +201,7 @@ fn hint_of_scheme(argument: &FaceArgument) -> String {
 
 /// URIs of application faces, such as fd://20, have no canonical form.
 fn has_canonical_form(uri: &FaceUri) -> bool {
-    ["udp", "udp4", "udp6", "tcp", "tcp4", "tcp6", "ether"].contains(&uri.scheme())
+    FaceUri::IP_SCHEMES.contains(&uri.scheme()) || uri.scheme() == "ether"
 }
 
 /// The FaceId of the argument; for a UDP or TCP URI without a face, one is created.

@@ -10,6 +10,7 @@ use async_graphql::dynamic::{
 };
 use futures_util::stream::unfold;
 use ndn_packet::Name;
+use ndn_types::FaceUri;
 use rustix::process::Signal;
 use serde_json::{Map, Value, json};
 
@@ -22,8 +23,6 @@ use crate::tokens::Role;
 
 /// Time after the request to stop at which a task is killed.
 const STOP_TIME: Duration = Duration::from_secs(10);
-/// Schemes of the addresses of forwarders on other hosts: others would be files of this host.
-const REMOTE_SCHEMES: [&str; 6] = ["udp", "udp4", "udp6", "tcp", "tcp4", "tcp6"];
 /// Maximum number of names of a task.
 const NAMES_MAX: usize = 64;
 
@@ -561,8 +560,9 @@ fn arguments(
             Form::TransportOf(option) => {
                 let Some(value) = text(context, name)? else { continue };
                 let scheme = value.split_once("://").map_or("", |(scheme, _)| scheme);
-                if !REMOTE_SCHEMES.contains(&scheme) {
-                    let schemes = REMOTE_SCHEMES.join("://, ");
+                // Others would be files of this host.
+                if !FaceUri::IP_SCHEMES.contains(&scheme) {
+                    let schemes = FaceUri::IP_SCHEMES.join("://, ");
                     return Err(bad_input(format!("{name}: `{value}` is not one of {schemes}://")));
                 }
                 options.push(format!("{option}={value}"));

@@ -98,7 +98,7 @@ pub(super) async fn create_implicitly(
 }
 
 fn has_canonical_form(uri: &FaceUri) -> bool {
-    ["udp", "udp4", "udp6", "tcp", "tcp4", "tcp6", "ether", "dev"].contains(&uri.scheme())
+    FaceUri::IP_SCHEMES.contains(&uri.scheme()) || ["ether", "dev"].contains(&uri.scheme())
 }
 
 async fn canonical(uri: &FaceUri, field: &str) -> Result<FaceUri, Exit> {
