@@ -115,7 +115,8 @@ fn show(page: &[u8]) -> Outcome {
 const MARKDOWN_HEAD: &str = "# Commands
 
 All commands of `namewire` with their options. `make reference` generates this page from the program
-(`namewire man --markdown`); `namewire COMMAND --help` and the manual pages (`man namewire-get`) have the same text.
+(`namewire man --markdown`); the manual pages (`man namewire-get`) have the same text. `namewire COMMAND --help` explains less
+if that would be longer than a screen, and `-h` has the options of everyday use.
 ";
 
 /// Options that many commands share: described once, at the top of the page.

@@ -32,6 +32,7 @@ mod find;
 mod gateway;
 mod get;
 mod groups;
+mod help;
 mod input;
 mod interrupt;
 mod key;
@@ -180,6 +181,10 @@ pub fn main() -> ExitCode {
     });
     let matches = program().try_get_matches_from(&arguments);
     let matches = matches.unwrap_or_else(|mut error| {
+        if error.kind() == ErrorKind::DisplayHelp && arguments.iter().any(|one| one == "--help") {
+            let of_all = help::of_all_options(program()).try_get_matches_from(&arguments);
+            error = of_all.err().unwrap_or(error);
+        }
         if let Some(tool) = tool {
             companions::name_usage(&mut error, tool, &program());
         }
