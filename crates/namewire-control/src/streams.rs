@@ -12,7 +12,7 @@ use ndn_types::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::capture::{CaptureFilter, CapturedPacket, PcapngWriter};
+use crate::capture::{CaptureFilter, CapturedPacket, CapturedPeer, PcapngWriter};
 use crate::log_feed::{LogLine, LogStream};
 use crate::packet_trace::{PacketTraceStream, TraceLine};
 use crate::protocol::Response;
@@ -73,8 +73,8 @@ pub struct CaptureStream {
     pub filter: CaptureFilter,
     /// Returns the next packet in capture order; waits for it for this time.
     pub packets: Box<dyn Fn(Duration) -> Result<CapturedPacket, RecvTimeoutError> + Send>,
-    /// Returns the URI of the peer of a face.
-    pub peers: Box<dyn Fn(u64) -> Option<String> + Send>,
+    /// Returns the peer of a face.
+    pub peers: Box<dyn Fn(u64) -> Option<CapturedPeer> + Send>,
     /// Returns the number of packets dropped because the stream was full.
     pub dropped: Box<dyn Fn() -> u64 + Send>,
 }
@@ -148,13 +148,13 @@ pub(crate) fn respond(mut stream: &UnixStream, response: &Response) -> io::Resul
     stream.write_all(&line)
 }
 
-/// The URI of the peer of a face, which is asked for once.
+/// The peer of a face, which is asked for once.
 fn peer_of<'n>(
     capture: &CaptureStream,
     face_id: u64,
-    named: &'n mut HashMap<u64, String>,
-) -> &'n str {
-    let name = || (capture.peers)(face_id).unwrap_or_else(|| format!("face {face_id}"));
+    named: &'n mut HashMap<u64, CapturedPeer>,
+) -> &'n CapturedPeer {
+    let name = || (capture.peers)(face_id).unwrap_or_else(|| format!("face {face_id}").into());
     named.entry(face_id).or_insert_with(name)
 }
 

@@ -187,7 +187,7 @@ impl Operations for Recorder {
         let filter = CaptureFilter { name, types, ..all };
         let (sender, packets) = sync_channel(8);
         *self.capture.lock().unwrap() = Some((filter.clone(), sender));
-        let peers = Box::new(|face_id| Some(format!("udp4://192.0.2.1:{face_id}")));
+        let peers = Box::new(|face_id| Some(format!("udp4://192.0.2.1:{face_id}").into()));
         let packets = Box::new(move |timeout| packets.recv_timeout(timeout));
         Ok(CaptureStream { filter, packets, peers, dropped: Box::new(|| 7) })
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ndn_face::FrameTap;
 use ndn_sys::clock::Clock;
+use ndn_sys::peer::command_of;
 use ndn_table::FaceIndex;
 use ndn_types::{Timestamp, duration_ns};
 
@@ -15,7 +16,9 @@ use crate::control::commands::TapCommands;
 use crate::control::face_table::KnownFace;
 use crate::control::service::{Cx, Deadline, Event, Reason, Service, ServiceName};
 use namewire_control::CaptureStream;
-use namewire_control::capture::{CaptureFilter, CapturedPacket, Direction, PacketIdentity};
+use namewire_control::capture::{
+    CaptureFilter, CapturedPacket, CapturedPeer, Direction, PacketIdentity,
+};
 
 /// One capture.
 #[derive(Debug)]
@@ -35,8 +38,33 @@ struct Shared {
     captures: Vec<Capture>,
     /// FaceIds, also of closed faces; 0 if a reader has waited for one without success.
     face_ids: HashMap<FaceIndex, u64>,
-    /// URIs of peers by FaceId, also of faces that were closed since the capture began.
-    peers: HashMap<u64, String>,
+    /// Peers by FaceId, also of faces that were closed since the capture began.
+    peers: HashMap<u64, Peer>,
+}
+
+/// The peer of a face: its URI, and the process of an application.
+#[derive(Clone, Debug, Default)]
+struct Peer {
+    uri: String,
+    process_id: Option<u32>,
+}
+
+impl Peer {
+    /// An application is at the other end of the socket that it connected to: only that has a URI.
+    fn of(face: &KnownFace) -> Self {
+        let uri = if face.remote.scheme() == "fd" { &face.local } else { &face.remote };
+        let process_id = face.process().and_then(|process| process.process_id);
+        Self { uri: uri.to_string(), process_id }
+    }
+
+    /// It with the command of its process, which is read.
+    fn described(self) -> CapturedPeer {
+        let application = self.process_id.map(|process_id| match command_of(process_id) {
+            Some(command) => format!("process {process_id} ({command})"),
+            None => format!("process {process_id}"),
+        });
+        CapturedPeer { uri: self.uri, application }
+    }
 }
 
 /// All active captures.
@@ -72,7 +100,7 @@ impl Service for Captures {
     fn handle_event(&mut self, cx: &mut Cx<'_, dyn TapCommands>, event: Event) -> Option<Event> {
         if let Event::FaceAdded { index, record, .. } = &event {
             let face_id = record.properties.face_id;
-            let peer = cx.faces().get(face_id).map(peer_of).unwrap_or_default();
+            let peer = cx.faces().get(face_id).map(Peer::of).unwrap_or_default();
             self.face_added(*index, face_id, peer);
         }
         Some(event)
@@ -151,7 +179,7 @@ impl Captures {
         let count = Arc::clone(&dropped);
         let mut shared = self.lock();
         shared.face_ids = faces.iter().map(|(face_id, face)| (face.index, *face_id)).collect();
-        shared.peers = faces.iter().map(|(face_id, face)| (*face_id, peer_of(face))).collect();
+        shared.peers = faces.iter().map(|(face_id, face)| (*face_id, Peer::of(face))).collect();
         let own = filter.clone();
         shared.captures.push(Capture { filter: own, seen: 0, packets: sender, dropped });
         let (known, added) = (Arc::clone(&self.shared), Arc::clone(&self.added));
@@ -163,7 +191,9 @@ impl Captures {
         let known = Arc::clone(&self.shared);
         let peers = move |face_id| {
             let shared = known.lock().unwrap_or_else(PoisonError::into_inner);
-            shared.peers.get(&face_id).cloned()
+            let peer = shared.peers.get(&face_id).cloned();
+            drop(shared);
+            peer.map(Peer::described)
         };
         Ok(CaptureStream {
             filter,
@@ -180,7 +210,7 @@ impl Captures {
             .then(|| -> Box<dyn FrameTap> { Box::new(Tap { clock, shared, whole: Vec::new() }) })
     }
 
-    fn face_added(&self, index: FaceIndex, face_id: u64, peer: String) {
+    fn face_added(&self, index: FaceIndex, face_id: u64, peer: Peer) {
         let mut shared = self.lock();
         if !shared.captures.is_empty() {
             shared.face_ids.insert(index, face_id);
@@ -201,14 +231,6 @@ fn face_id_of(shared: &Mutex<Shared>, added: &Condvar, face: FaceIndex) -> u64 {
     let waited = added.wait_timeout_while(shared, FACE_WAIT, is_unknown);
     let (mut shared, _) = waited.unwrap_or_else(PoisonError::into_inner);
     *shared.face_ids.entry(face).or_insert(0)
-}
-
-/// The URI that names a face: that of its peer, or of the socket that the peer connected to, if only that identifies it.
-fn peer_of(face: &KnownFace) -> String {
-    match face.remote.scheme() {
-        "fd" => face.local.to_string(),
-        _ => face.remote.to_string(),
-    }
 }
 
 /// The worker's side of the captures.
@@ -307,8 +329,12 @@ mod tests {
         let stream = captures.open(filter, &BTreeMap::new()).unwrap();
         let unknown = CaptureFilter::new(Some(9), 4, None);
         assert!(captures.open(unknown, &BTreeMap::new()).is_err());
-        captures.face_added(face, 300, "udp4://192.0.2.1:6363".to_owned());
-        assert_eq!((stream.peers)(300).as_deref(), Some("udp4://192.0.2.1:6363"));
+        let (uri, own) = ("unix:///run/nfd/nfd.sock".to_owned(), std::process::id());
+        captures.face_added(face, 300, Peer { uri: uri.clone(), process_id: Some(own) });
+        let peer = (stream.peers)(300).unwrap();
+        assert_eq!(peer.uri, uri);
+        let application = peer.application.unwrap();
+        assert!(application.starts_with(&format!("process {own} (")), "{application}");
         let mut tap = captures.tap().unwrap();
         let mut see = || {
             tap.frame(Timestamp::ZERO, face, ndn_face::Direction::Out, &[1, 2], &[3, 4, 5]);
@@ -334,7 +360,7 @@ mod tests {
         let filter = CaptureFilter::new(None, 4, Some(10));
         let stream = captures.open(filter, &BTreeMap::new()).unwrap();
         let face = FaceIndex::new(3, 0);
-        captures.face_added(face, 300, String::new());
+        captures.face_added(face, 300, Peer::default());
         let mut tap = captures.tap().unwrap();
         for number in 0..=199 {
             tap.frame(Timestamp::ZERO, face, ndn_face::Direction::In, &[], &[number]);
@@ -353,7 +379,7 @@ mod tests {
         };
         let stream = captures.open(filter, &BTreeMap::new()).unwrap();
         let face = FaceIndex::new(3, 0);
-        captures.face_added(face, 300, String::new());
+        captures.face_added(face, 300, Peer::default());
         let mut tap = captures.tap().unwrap();
         // More of the others than the queue holds; the name is in both parts of a frame.
         let of =
@@ -378,9 +404,9 @@ mod tests {
         let mut captures = Captures::new(crate::Environment::system().clock);
         let filter = CaptureFilter::new(None, 4, None);
         let stream = captures.open(filter, &BTreeMap::new()).unwrap();
-        captures.face_added(FaceIndex::new(1, 0), 1, "udp4://192.0.2.1:6363".to_owned());
+        captures.face_added(FaceIndex::new(1, 0), 1, Peer::default());
         for number in 2..500 {
-            captures.face_added(FaceIndex::new(2, number), number.into(), String::new());
+            captures.face_added(FaceIndex::new(2, number), number.into(), Peer::default());
             let now = Timestamp::from_nanos(u64::from(number) * 1_000_000_000);
             captures.forget_closed(|face_id| face_id == 1, now);
         }
@@ -402,11 +428,11 @@ mod tests {
         std::thread::scope(|scope| {
             let reader = scope.spawn(move || {
                 let packet = (stream.packets)(Duration::ZERO).unwrap();
-                (packet.face_id, (stream.peers)(packet.face_id))
+                (packet.face_id, (stream.peers)(packet.face_id).unwrap().uri)
             });
-            captures.face_added(face, 300, "udp4://192.0.2.1:6363".to_owned());
-            let (face_id, peer) = reader.join().unwrap();
-            assert_eq!((face_id, peer.as_deref()), (300, Some("udp4://192.0.2.1:6363")));
+            let uri = "udp4://192.0.2.1:6363".to_owned();
+            captures.face_added(face, 300, Peer { uri: uri.clone(), process_id: None });
+            assert_eq!(reader.join().unwrap(), (300, uri));
         });
     }
 }

@@ -296,7 +296,7 @@ mod tests {
             let (face_id, unix_ns) = (u64::from(number % 3), u64::from(number) * 1_000_000_000);
             let (bytes, direction) = (vec![number], Direction::Sent);
             let packet = CapturedPacket { face_id, direction, unix_ns, bytes, original_len: 1 };
-            writer.write(&packet, &format!("peer{face_id}")).unwrap();
+            writer.write(&packet, &format!("peer{face_id}").into()).unwrap();
         }
         writer.write_dropped(1, 7).unwrap();
         let directory = tempfile::tempdir().unwrap();

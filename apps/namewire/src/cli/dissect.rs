@@ -371,7 +371,7 @@ mod tests {
                     original_len,
                     bytes: bytes.to_vec(),
                 };
-                writer.write(&packet, "udp4://192.0.2.1:6363").unwrap();
+                writer.write(&packet, &"udp4://192.0.2.1:6363".into()).unwrap();
             }
             capture
         };

@@ -56,7 +56,7 @@ impl PacketLine {
             true => String::new(),
             false => format!(" ({})", self.0.details.join(", ")),
         };
-        let peer = super::output::without_control(frame.interface);
+        let peer = super::output::without_control(frame.application.unwrap_or(frame.interface));
         let peer = match frame.face_id {
             Some(face_id) => format!("face {face_id} ({peer})"),
             None => peer,
@@ -79,6 +79,7 @@ impl PacketLine {
             "unix_ns": frame.unix_ns,
             "face_id": frame.face_id,
             "remote_uri": frame.interface,
+            "application": frame.application,
             "direction": direction,
             "type": self.0.kind.word(),
             "name": self.0.name.as_ref().map(ToString::to_string),
@@ -99,6 +100,7 @@ mod tests {
             interface: "udp4://192.0.2.1:6363",
             is_truncated: false,
             face_id: Some(300),
+            application: None,
             direction: Some(Direction::Received),
             unix_ns: 45_296_123_456_789,
             packet,
@@ -135,11 +137,29 @@ mod tests {
     }
 
     #[test]
+    fn application_is_shown_as_its_process() {
+        let frame = CapturedFrame {
+            interface: "unix:///run/nfd/nfd.sock",
+            is_truncated: false,
+            face_id: Some(301),
+            application: Some("process 7 (cat)"),
+            direction: Some(Direction::Sent),
+            unix_ns: 0,
+            packet: None,
+        };
+        let line = PacketLine::new(None);
+        let shown = line.text(&frame);
+        assert!(shown.contains(" to   face 301 (process 7 (cat)): "), "{shown}");
+        assert_eq!(line.json(&frame)["remote_uri"], "unix:///run/nfd/nfd.sock");
+    }
+
+    #[test]
     fn control_characters_of_interfaces_are_escaped() {
         let frame = CapturedFrame {
             interface: "eth0\u{1b}[2J\n",
             is_truncated: false,
             face_id: None,
+            application: None,
             direction: None,
             unix_ns: 0,
             packet: None,

@@ -37,6 +37,21 @@ pub struct CapturedPacket {
     pub original_len: usize,
 }
 
+/// The peer of a face.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CapturedPeer {
+    /// Its URI.
+    pub uri: String,
+    /// The process of an application on this host, for people.
+    pub application: Option<String>,
+}
+
+impl<T: Into<String>> From<T> for CapturedPeer {
+    fn from(uri: T) -> Self {
+        Self { uri: uri.into(), application: None }
+    }
+}
+
 /// Upper limit of the snap length: any NDN packet is shorter.
 pub const SNAP_LEN_MAX: usize = 65_536;
 

@@ -2,13 +2,13 @@
 //!
 //! Each face is an interface. Packets get an Ethernet header with EtherType 0x8624 (LINKTYPE_ETHERNET), which
 //! Wireshark's NDN dissector, tshark and ndndump recognize, independent of the face's transport. The name of an
-//! interface is the URI of the peer, its description the FaceId. The artificial addresses begin with "ND", which no
+//! interface is the URI of the peer, its description the FaceId and the application. The artificial addresses begin with "ND", which no
 //! vendor has: the last four bytes of the peer's address are the FaceId, those of the forwarder are zero.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use super::{CapturedPacket, Direction};
+use super::{CapturedPacket, CapturedPeer, Direction};
 
 /// EtherType of NDN.
 pub const ETHERTYPE_NDN: u16 = 0x8624;
@@ -28,6 +28,9 @@ const IF_TIMESTAMP_RESOLUTION: u16 = 9;
 const ISB_DROPPED: u16 = 5;
 const EPB_FLAGS: u16 = 2;
 const TIMESTAMP_IN_NANOSECONDS: u8 = 9;
+
+/// Between the FaceId and the application, in the description of an interface.
+pub(super) const APPLICATION: &str = ", ";
 
 const ETHERNET_HEADER_LEN: usize = 14;
 const FORWARDER_ADDRESS: [u8; 6] = [b'N', b'D', 0, 0, 0, 0];
@@ -65,11 +68,11 @@ impl<W: Write> PcapngWriter<W> {
         Ok(writer)
     }
 
-    /// Appends one packet. `peer` is the URI of the peer of its face, which is used if the face is new.
+    /// Appends one packet. `peer` is that of its face, and used if the face is new.
     ///
     /// # Errors
     /// The output fails.
-    pub fn write(&mut self, packet: &CapturedPacket, peer: &str) -> io::Result<()> {
+    pub fn write(&mut self, packet: &CapturedPacket, peer: &CapturedPeer) -> io::Result<()> {
         let interface = match self.interfaces.get(&packet.face_id) {
             Some(interface) => *interface,
             None => self.add_interface(packet.face_id, peer)?,
@@ -130,13 +133,17 @@ impl<W: Write> PcapngWriter<W> {
     ///
     /// # Errors
     /// The output fails.
-    pub fn describe_face(&mut self, face_id: u64, peer: &str) -> io::Result<()> {
+    pub fn describe_face(&mut self, face_id: u64, peer: &CapturedPeer) -> io::Result<()> {
         self.add_interface(face_id, peer).map(|_| ())
     }
 
-    fn add_interface(&mut self, face_id: u64, peer: &str) -> io::Result<u32> {
+    fn add_interface(&mut self, face_id: u64, peer: &CapturedPeer) -> io::Result<u32> {
         let interface = u32::try_from(self.interfaces.len()).unwrap_or(u32::MAX);
-        self.put_interface(peer, &format!("face {face_id}"))?;
+        let mut description = format!("face {face_id}");
+        if let Some(application) = &peer.application {
+            description.extend([APPLICATION, application]);
+        }
+        self.put_interface(&peer.uri, &description)?;
         self.interfaces.insert(face_id, interface);
         Ok(interface)
     }
@@ -228,10 +235,10 @@ mod tests {
         let mut output = Vec::new();
         let mut writer = PcapngWriter::new(&mut output, 9000).unwrap();
         writer
-            .write(&packet(300, Direction::Received, &[5, 1, 0]), "udp4://192.0.2.1:6363")
+            .write(&packet(300, Direction::Received, &[5, 1, 0]), &"udp4://192.0.2.1:6363".into())
             .unwrap();
-        writer.write(&packet(0x0102_0304, Direction::Sent, &[6, 0]), "fd://9").unwrap();
-        writer.write(&packet(300, Direction::Sent, &[6, 2, 7, 0]), "").unwrap();
+        writer.write(&packet(0x0102_0304, Direction::Sent, &[6, 0]), &"fd://9".into()).unwrap();
+        writer.write(&packet(300, Direction::Sent, &[6, 2, 7, 0]), &"".into()).unwrap();
         writer.write_dropped(5, 9).unwrap();
         let blocks = blocks(&output);
         let types: Vec<u32> = blocks.iter().map(|(block_type, _)| *block_type).collect();
@@ -259,7 +266,7 @@ mod tests {
             let mut output = Vec::new();
             let mut writer = PcapngWriter::new(&mut output, 9000).unwrap();
             if let Some(face_id) = face {
-                writer.describe_face(face_id, "udp4://192.0.2.1:6363").unwrap();
+                writer.describe_face(face_id, &"udp4://192.0.2.1:6363".into()).unwrap();
             }
             writer.write_dropped(5, 0).unwrap();
             let blocks = blocks(&output);

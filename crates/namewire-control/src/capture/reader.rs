@@ -3,6 +3,7 @@
 
 use std::io::{self, BufReader, Read};
 
+use super::pcapng::APPLICATION;
 use super::{Direction, ETHERTYPE_NDN};
 
 /// The first bytes of a capture: the type of its section header.
@@ -24,6 +25,7 @@ struct Interface {
     link_type: u16,
     name: String,
     face_id: Option<u64>,
+    application: Option<String>,
     /// Units of timestamps in a second.
     ticks_per_second: u64,
 }
@@ -35,6 +37,8 @@ pub struct CapturedFrame<'a> {
     pub interface: &'a str,
     /// The face, in captures of this program.
     pub face_id: Option<u64>,
+    /// The process of an application on the host of the forwarder, likewise.
+    pub application: Option<&'a str>,
     /// Direction, if the capture has it.
     pub direction: Option<Direction>,
     /// Nanoseconds since 1970.
@@ -218,10 +222,16 @@ fn interface(order: Order, body: &[u8]) -> Option<Interface> {
         _ => 1_u64.checked_shl(u32::from(resolution & 0x7f))?,
     };
     let description = text(3).unwrap_or_default();
+    let of_face = description.strip_prefix("face ").unwrap_or_default();
+    let (face_id, application) = match of_face.split_once(APPLICATION) {
+        Some((face_id, application)) => (face_id, Some(application.to_owned())),
+        None => (of_face, None),
+    };
     Some(Interface {
         link_type: order.u16(body.get(..2)?),
         name: text(2).unwrap_or_default(),
-        face_id: description.strip_prefix("face ").and_then(|number| number.parse().ok()),
+        face_id: face_id.parse().ok(),
+        application,
         ticks_per_second,
     })
 }
@@ -248,6 +258,7 @@ fn frame<'a>(
     Some(CapturedFrame {
         interface: &interface.name,
         face_id: interface.face_id,
+        application: interface.application.as_deref(),
         direction,
         unix_ns: u64::try_from(unix_ns).unwrap_or(u64::MAX),
         packet: (interface.link_type == LINKTYPE_ETHERNET)
@@ -293,7 +304,7 @@ fn without_padding(payload: &[u8]) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{CapturedPacket, PcapngWriter};
+    use super::super::{CapturedPacket, CapturedPeer, PcapngWriter};
     use super::*;
 
     fn packet(face_id: u64, direction: Direction, bytes: &[u8]) -> CapturedPacket {
@@ -312,9 +323,16 @@ mod tests {
         let mut output = Vec::new();
         let mut writer = PcapngWriter::new(&mut output, 9000).unwrap();
         writer
-            .write(&packet(300, Direction::Received, &[5, 3, 7, 1, 0]), "udp4://192.0.2.1:6363")
+            .write(
+                &packet(300, Direction::Received, &[5, 3, 7, 1, 0]),
+                &"udp4://192.0.2.1:6363".into(),
+            )
             .unwrap();
-        writer.write(&packet(301, Direction::Sent, &[6, 0]), "unix:///run/x").unwrap();
+        let application = CapturedPeer {
+            uri: "unix:///run/x".to_owned(),
+            application: Some("process 7 (a, b)".to_owned()),
+        };
+        writer.write(&packet(301, Direction::Sent, &[6, 0]), &application).unwrap();
         writer.write_dropped(5, 9).unwrap();
         let mut reader = PcapngReader::new(&output[..]);
         let mut frames = Vec::new();
@@ -328,6 +346,7 @@ mod tests {
                     frame.direction,
                     frame.unix_ns,
                     frame.packet.map(<[u8]>::to_vec),
+                    frame.application.map(str::to_owned),
                 )),
                 CaptureRecord::Dropped(count) => dropped = count,
                 CaptureRecord::Interface | CaptureRecord::Other => {}
@@ -343,14 +362,16 @@ mod tests {
                     Some(300),
                     Some(Direction::Received),
                     time,
-                    Some(vec![5, 3, 7, 1, 0])
+                    Some(vec![5, 3, 7, 1, 0]),
+                    None
                 ),
                 (
                     "unix:///run/x".to_owned(),
                     Some(301),
                     Some(Direction::Sent),
                     time,
-                    Some(vec![6, 0])
+                    Some(vec![6, 0]),
+                    application.application
                 ),
             ]
         );
@@ -386,7 +407,7 @@ mod tests {
         let mut output = Vec::new();
         let mut writer = PcapngWriter::new(&mut output, 9000).unwrap();
         writer
-            .write(&packet(300, Direction::Received, &[5, 3, 7, 1, 0]), "udp4://192.0.2.1")
+            .write(&packet(300, Direction::Received, &[5, 3, 7, 1, 0]), &"udp4://192.0.2.1".into())
             .unwrap();
         let all = |bytes: &[u8]| {
             let mut reader = PcapngReader::new(bytes);

@@ -17,8 +17,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use futures_util::stream::unfold;
 use namewire_control::CaptureStream;
 use namewire_control::capture::{
-    CaptureFilter, CapturedKind, CapturedKinds, CapturedPacket, Direction, PacketSummary,
-    PcapngWriter, SNAP_LEN_MAX,
+    CaptureFilter, CapturedKind, CapturedKinds, CapturedPacket, CapturedPeer, Direction,
+    PacketSummary, PcapngWriter, SNAP_LEN_MAX,
 };
 use ndn_packet::Name;
 use ndn_packet::dissect::dissect;
@@ -93,7 +93,7 @@ struct Reader {
     with_wire: bool,
     /// Writes the file, if it is selected.
     file: Option<PcapngWriter<Vec<u8>>>,
-    peers: HashMap<u64, String>,
+    peers: HashMap<u64, CapturedPeer>,
     reported: u64,
     _place: OwnedSemaphorePermit,
 }
@@ -131,8 +131,9 @@ impl Reader {
     fn show(&mut self, packet: &CapturedPacket) -> io::Result<(Value, usize)> {
         let CapturedPacket { face_id, direction, unix_ns, bytes, original_len } = packet;
         let Self { stream, peers, file, with_wire, .. } = self;
-        let uri = || (stream.peers)(*face_id).unwrap_or_else(|| format!("face {face_id}"));
-        let peer = peers.entry(*face_id).or_insert_with(uri);
+        let of_face =
+            || (stream.peers)(*face_id).unwrap_or_else(|| format!("face {face_id}").into());
+        let peer = peers.entry(*face_id).or_insert_with(of_face);
         if let Some(file) = file {
             file.write(packet, peer)?;
         }
@@ -143,7 +144,7 @@ impl Reader {
         };
         let wire = if *with_wire { BASE64.encode(bytes) } else { String::new() };
         let shown = json!({
-            "unix_ms": unix_ns / 1_000_000, "face_id": face_id, "peer": peer, "direction": direction,
+            "unix_ms": unix_ns / 1_000_000, "face_id": face_id, "peer": peer.uri, "direction": direction,
             "packet": kind.word(), "name": name.map(|name| name.to_string()), "details": details,
             "bytes": original_len, "wire": wire,
         });
