@@ -404,7 +404,8 @@ pub enum PausedTraffic {
     Never,
     /// All are on one processor of their own.
     Own,
-    /// They are on the processors of the forwarder's threads, in turn.
+    /// They are on the processors of the forwarder's threads in turn: the first consumer on that of the first thread, the first
+    /// producer on that of the second one.
     Shared,
 }
 
@@ -433,7 +434,7 @@ impl Pauses {
         let mut next = 0..threads;
         let mut producers = 0..;
         let station = |id| match is_producer(id) {
-            true => outside(producers.next().unwrap_or_default()),
+            true => outside(producers.next().unwrap_or_default() + 1),
             false => next.next().map(|own| if are_together { 0 } else { own }),
         };
         Self {

@@ -3,8 +3,8 @@
 use std::io::ErrorKind;
 
 use namewire_control::capture::{
-    CaptureFilter, CaptureRecord, CapturedFrame, CapturedPacket, Direction, PacketIdentity,
-    PacketSummary, PcapngReader, PcapngWriter, SNAP_LEN_MAX,
+    CaptureFilter, CaptureRecord, CapturedFrame, CapturedPacket, CapturedPeer, Direction,
+    PacketIdentity, PacketSummary, PcapngReader, PcapngWriter, SNAP_LEN_MAX,
 };
 
 /// Takes the bytes as a capture. Packets of it are described, selected, and written to another capture, which must have
@@ -51,7 +51,7 @@ fn write_and_read(frame: &CapturedFrame<'_>, packet: &[u8]) {
     };
     let mut output = Vec::new();
     let mut writer = PcapngWriter::new(&mut output, SNAP_LEN_MAX).expect("memory");
-    writer.write(&written, frame.interface).expect("memory");
+    writer.write(&written, &CapturedPeer::from(frame.interface)).expect("memory");
     let mut reader = PcapngReader::new(&output[..]);
     loop {
         match reader.next_record().expect("a capture").expect("a packet") {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::calibration::Calibration;
 use super::error::CalibrateError;
-use super::long_time::{LongTime, LongTimeCapacity};
+use super::long_time::{LEAST, LongTime, LongTimeCapacity, MOST, PRECISION};
 use super::order_statistics::{half_width, median};
 use super::prediction::{ModelOfRun, TRACES_OF_LAW};
 use super::run::Setting;
@@ -13,9 +13,8 @@ use super::slowdown::Slowdown;
 use super::uncertainty::Uncertainty;
 use crate::random::{StreamId, TraceRandom};
 
-/// Ratio of the upper to the lower bound at which the search for the capacity of a run ends, with pauses and without.
+/// Ratio of the upper to the lower bound at which the search for the capacity of a run ends if it has pauses; else it is `PRECISION`.
 const PAUSED_PRECISION: f64 = 1.02;
-const PRECISION: f64 = 1.005;
 
 /// The predicted capacity as a few runs show it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -120,7 +119,7 @@ impl CapacitySearch<'_> {
         /// The first step is a power of the precision.
         const ROUNDING: f64 = 1.0 + 1e-9;
         let limit = self.limit()?;
-        let (lowest, highest) = (0.05 * limit, 1.5 * limit);
+        let (lowest, highest) = (LEAST * limit, MOST * limit);
         let is_enough = |rate: f64| {
             let run = ModelOfRun {
                 calibration: self.calibration,

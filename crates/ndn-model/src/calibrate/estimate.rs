@@ -384,7 +384,7 @@ mod tests {
         let processors = |network: Network| network.pauses.map(|p| (p.stations, p.consumers));
         let own = (vec![Some(0), Some(1), Some(1)], vec![Some(1); 2]);
         assert_eq!(processors(network(&calibration, 1)), Some(own));
-        let shared = (vec![Some(0), Some(1), Some(0), Some(1)], vec![Some(0), Some(1)]);
+        let shared = (vec![Some(0), Some(1), Some(1), Some(0)], vec![Some(0), Some(1)]);
         assert_eq!(processors(network(&calibration, 2)), Some(shared));
         let elsewhere = (vec![Some(0), None, None], vec![None; 2]);
         let far = calibration.clone().without_generator();

@@ -25,13 +25,13 @@ use crate::random::TraceRandom;
 
 /// Ratio of neighbouring rates that are compared: capacities are as precise.
 pub(super) const PRECISION: f64 = 1.005;
-/// Rates that are compared, of the limit.
-const LEAST: f64 = 0.05;
-const MOST: f64 = 1.5;
+/// Capacities that are found, of the limit.
+pub(super) const LEAST: f64 = 0.05;
+pub(super) const MOST: f64 = 1.5;
 /// Ratio of neighbouring lengths of pauses that are simulated; what others lose is interpolated.
-const LENGTH_RATIO: f64 = 1.25;
+const LENGTH_RATIO: f64 = 1.1;
 /// Probability of a longer pause than the longest that is simulated. What it loses is extrapolated.
-const LONGER: f64 = 0.001;
+const LONGER: f64 = 1e-5;
 /// Shortest time before and after a pause that is simulated, in nanoseconds, and the largest load for which it is longer.
 const MARGIN_MIN_NS: f64 = 5e6;
 const LOAD_MAX: f64 = 0.95;
@@ -159,31 +159,30 @@ impl<'c> LongTime<'c> {
         let mut lost = vec![0.0; self.lengths_ns.len()];
         let Some(all) = network.pauses.take() else { return Ok(lost) };
         let rate = self.rate(number);
-        let load = (rate / self.limit).min(LOAD_MAX);
+        let load = (1.0 / run.headroom()).min(LOAD_MAX);
         // The queues of a worker's faces, of Interests and of Data.
         let saturated_ns = self.calibration.saturated_ns(&self.setting, None);
         let queues_ns = 2.0 * self.calibration.queue as f64 * saturated_ns;
-        for processor in 0..all.processors() {
-            let only = |own: &Option<usize>| own.filter(|own| *own == processor).map(|_| 0);
-            for (lost, length_ns) in lost.iter_mut().zip(&self.lengths_ns).rev() {
-                // What has arrived meanwhile is there for longer, the more arrives further.
-                let waiting_ns = length_ns.min(queues_ns) * load / (1.0 - load);
-                let margin_ns = MARGIN_MIN_NS + waiting_ns;
-                let window_ns = margin_ns..2.0 * margin_ns + length_ns;
-                network.pauses = None;
-                let traces = 0..(INTERESTS / (rate * window_ns.end / 1e9)).ceil() as u32;
-                let calm = losses(&network, traces.clone(), &window_ns);
+        for (lost, length_ns) in lost.iter_mut().zip(&self.lengths_ns).rev() {
+            // What has arrived meanwhile is there for longer, the more arrives further.
+            let waiting_ns = length_ns.min(queues_ns) * load / (1.0 - load);
+            let margin_ns = MARGIN_MIN_NS + waiting_ns;
+            let window_ns = margin_ns..2.0 * margin_ns + length_ns;
+            let traces = 0..(INTERESTS / (rate * window_ns.end / 1e9)).ceil() as u32;
+            network.pauses = None;
+            let calm = losses(&network, traces.clone(), &window_ns);
+            for processor in 0..all.processors() {
+                let only = |own: &Option<usize>| own.filter(|own| *own == processor).map(|_| 0);
                 network.pauses = Some(Pauses {
                     interval: Distribution::Constant(margin_ns * PS),
                     length: Distribution::Constant(length_ns * PS),
                     stations: all.stations.iter().map(only).collect(),
                     consumers: all.consumers.iter().map(only).collect(),
                 });
-                let more = losses(&network, traces, &window_ns) - calm;
-                if more <= 0.0 {
-                    break;
-                }
-                *lost += more;
+                *lost += (losses(&network, traces.clone(), &window_ns) - calm).max(0.0);
+            }
+            if *lost <= 0.0 {
+                break;
             }
         }
         Ok(lost)

@@ -245,13 +245,6 @@ impl Stalls {
             self.longest_ns = self.longest_ns.max(ns);
         }
     }
-
-    /// Adds the times of another thread.
-    pub fn add(&mut self, other: &Self) {
-        self.count += other.count;
-        self.total_ns += other.total_ns;
-        self.longest_ns = self.longest_ns.max(other.longest_ns);
-    }
 }
 
 /// Measurements of one run of the real forwarder between warm-up and cool-down.
@@ -304,7 +297,7 @@ pub struct Run {
     /// Time that this thread could not run because others did, if it has a processor alone.
     #[serde(default)]
     pub generator_delayed_ns: u64,
-    /// Times by which turns of generators began late.
+    /// Times by which turns of the generator began late; of several, that of the one that was late for longest.
     #[serde(default)]
     pub generator_stalls: Stalls,
     /// PIT entries at the end.

@@ -138,7 +138,7 @@ mod tests {
         let mut network = Model::parse(crate::file::tests::EXAMPLE).unwrap().network;
         let laws = (Distribution::Constant(10.0), Distribution::Constant(5.0));
         let pauses = network::Pauses::of_threads(&network, laws, false, PausedTraffic::Shared);
-        assert_eq!(pauses.stations, [Some(0), Some(1), Some(0)], "two workers and the producer");
+        assert_eq!(pauses.stations, [Some(0), Some(1), Some(1)], "two workers and the producer");
         assert_eq!((pauses.processors(), &pauses.consumers[..]), (2, &[Some(0)][..]));
         assert!((pauses.share() - 1.0 / 3.0).abs() < 1e-12);
         network.pauses = Some(pauses);

@@ -481,8 +481,8 @@ warm-up = "1 ms"
         assert_eq!(own.interval, Distribution::Exponential { mean: 20e9 });
         assert_eq!(own.length, Distribution::Constant(1.4e9));
         assert_eq!((own.stations, own.consumers), (vec![Some(0), Some(1), None], vec![None]));
-        let shared = pauses("traffic = \"last\"").unwrap();
-        let expected = (vec![Some(0), Some(1), Some(1)], vec![Some(1)]);
+        let shared = pauses("traffic = \"shared\"").unwrap();
+        let expected = (vec![Some(0), Some(1), Some(1)], vec![Some(0)]);
         assert_eq!((shared.stations, shared.consumers), expected);
         let together = pauses("together = true\ntraffic = \"own\"").unwrap();
         assert_eq!((together.stations, together.consumers), (vec![Some(0); 3], vec![Some(0)]));

@@ -490,7 +490,7 @@ fn note_stalls<'r>(runs: impl Iterator<Item = &'r Run>) {
         late_s += Duration::from_nanos(run.generator_stalls.total_ns).as_secs_f64();
     }
     output::note(&format_args!(
-        "turns of the generator began 0.5 ms and more late, by {:.2} % of the time in all",
+        "the generator was late by 0.5 ms or more for {:.2} % of the time",
         100.0 * late_s / seconds
     ));
 }

@@ -1,6 +1,6 @@
 //! Runs of a forwarder in this process: the measurements that a model is calibrated and validated with.
 //!
-//! Consumers and producers are one thread, or one on the processor of each worker, and reach the forwarder through faces in memory: on a machine with few
+//! Consumers and producers are one thread, or one on the processor of each worker. They reach the forwarder through faces in memory: on a machine with few
 //! processors, generators with sockets would take more time than the forwarder. The workers are those of any
 //! forwarder; the kernel's part of sending and receiving on sockets is not in the measurement.
 
@@ -12,6 +12,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -44,18 +45,17 @@ use crate::cli::output;
 
 /// Packets of the queue of a face.
 pub(super) const QUEUE: usize = 4096;
-/// Names of a prefix that the Content Store answers.
-const REPEATED: u32 = 16;
+/// Names that the Content Store answers, of all prefixes: it has room for more.
+const REPEATED: usize = 16 * PREFIXES;
 const CS_PACKETS: usize = 4096;
 const LIFETIME_MS: u32 = 400;
 /// Time between two turns of the generator, whatever it has to do. One that went on as long as there is work would send to a busy
 /// forwarder packet by packet, and to another one in bursts: those cost it less, so that a forwarder that is late once stays
 /// late at rates far below its capacity.
 pub(super) const TURN_NS: u64 = 250_000;
-/// Interests sent in a turn, and packets answered and received on a face: 5 million per second for each face, enough for the loads
-/// of twice the capacity that are measured. The bursts of a generator that is late stay in the caches, and the next turn begins
-/// at once.
-const TURN_PACKETS: usize = 1024;
+/// Interests sent in a turn, and packets answered and received on a face: 8 million per second, enough for loads of twice the
+/// capacity. The next turn of a generator that is late begins at once.
+const TURN_PACKETS: usize = 2048;
 /// The shortest slice that Linux grants.
 const GENERATOR_SLICE: Duration = Duration::from_micros(100);
 /// Counters are read this many seconds before the window: threads that read them take processors, and Interests that wait
@@ -223,9 +223,9 @@ impl Ends {
     }
 }
 
-/// Prefixes of names: for each worker and each generator, at least two.
+/// Prefixes of names: at least one for each worker and each generator.
 fn prefix_count(workers: usize) -> usize {
-    PREFIXES.max(2 * workers * workers)
+    PREFIXES.max(workers * workers)
 }
 
 /// Prefixes of which each has an entry of the dispatch table of its own. All names of an entry move together, and not a second time
@@ -410,7 +410,7 @@ impl Generated {
         let _ = self.latencies_ns.add(&other.latencies_ns);
         self.queues.add(&other.queues);
         self.readings.add(&other.readings);
-        self.stalls.add(&other.stalls);
+        self.stalls = core::cmp::max_by_key(self.stalls, other.stalls, |one| one.total_ns);
     }
 }
 
@@ -424,6 +424,81 @@ fn prepare_generator_thread(cpu: usize, waiting: Waiting) -> Outcome {
     }
     let _ = set_slice(GENERATOR_SLICE);
     set_timer_slack(Duration::ZERO).map_err(|error| failed("timers")(&error))
+}
+
+fn connect(control: &Path) -> Outcome<ControlClient> {
+    ControlClient::connect(control).map_err(|error| failed("the control socket")(&error))
+}
+
+/// Measurements of a run of the generators.
+struct Measured {
+    generated: Generated,
+    /// At the begin and the end of the window.
+    before: Snapshot,
+    after: Snapshot,
+    /// Time that the host took meanwhile, and preemptions.
+    taken: (u64, u64),
+    services: Option<ServiceTimesReport>,
+}
+
+/// Sends, answers and receives on the ends of a forwarder until its window is over, with a generator on each of the processors.
+fn generate(
+    setting: &Setting,
+    window: Window,
+    seed: u64,
+    ends: Ends,
+    (own, generator_cpus): (&[usize], &[usize]),
+    (mut watching, mut tracing): (ControlClient, ControlClient),
+    is_traced: bool,
+) -> Outcome<Measured> {
+    let begin_ns = clock::now();
+    let at = |seconds: f64| begin_ns + Duration::from_secs_f64(seconds).as_nanos() as u64;
+    let (from_ns, to_ns) = (at(window.warm_up), at(window.warm_up + window.seconds));
+    let count = generator_cpus.len();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let start = |(number, (&cpu, ends)): (usize, (&usize, Ends))| {
+            let waiting = if own.contains(&cpu) { Waiting::Sleep } else { Waiting::Spin };
+            let setting = Setting { rate: setting.rate / count as f64, ..*setting };
+            // Tries have consecutive seeds.
+            let seed = seed + ((number as u64) << 8);
+            let is_over = &is_over;
+            let run = move || {
+                prepare_generator_thread(cpu, waiting)?;
+                Generator::new(&setting, seed, ends, begin_ns)?
+                    .run(waiting, from_ns, to_ns, is_over)
+            };
+            let thread = thread::Builder::new().name(format!("{GENERATOR}{number}"));
+            thread.spawn_scoped(scope, run).map_err(|error| failed("a generator")(&error))
+        };
+        let parts = ends.divided(count);
+        let generating: Vec<_> = generator_cpus.iter().zip(parts).enumerate().map(start).collect();
+        let tracing = scope.spawn(|| -> Outcome<Option<ServiceTimesReport>> {
+            sleep_until(at(window.warm_up - BEFORE_WINDOW));
+            if !is_traced {
+                return Ok(None);
+            }
+            let seconds = BEFORE_WINDOW + window.seconds;
+            let milliseconds = Duration::from_secs_f64(seconds).as_millis() as u64;
+            let report = tracing.measure_service_times(milliseconds);
+            report.map(Some).map_err(|error| failed("trace latency")(&error))
+        });
+        sleep_until(at(window.warm_up - BEFORE_WINDOW));
+        let counters = Counters::read(own);
+        let before = Snapshot::take(&mut watching, setting.workers);
+        sleep_until(to_ns);
+        let after = Snapshot::take(&mut watching, setting.workers);
+        let taken = Counters::read(own).since(&counters);
+        // Until here there are threads whose times can be read.
+        is_over.store(true, Ordering::Relaxed);
+        let all: Vec<Outcome<Generated>> =
+            generating.into_iter().map(|one| one.and_then(joined)).collect();
+        let services = joined(tracing)?;
+        let mut all = all.into_iter().collect::<Outcome<Vec<Generated>>>()?.into_iter();
+        let mut generated = all.next().ok_or_else(|| failed("the generator")(&"no processor"))?;
+        all.for_each(|one| generated.add(&one));
+        Ok(Measured { generated, before: before?, after: after?, taken, services })
+    })
 }
 
 fn run_once(
@@ -443,56 +518,12 @@ fn run_once(
     let reference_before_ns = reference_load(own)?;
     let subject = Subject::start(setting, Environment::system())?;
     let Subject { forwarder, control, ends, _directory } = subject;
-    let connect =
-        || ControlClient::connect(&control).map_err(|error| failed("the control socket")(&error));
-    let (mut watching, mut tracing) = (connect()?, connect()?);
-    let begin_ns = clock::now();
-    let at = |seconds: f64| begin_ns + Duration::from_secs_f64(seconds).as_nanos() as u64;
-    let (from_ns, to_ns) = (at(window.warm_up), at(window.warm_up + window.seconds));
-    let (generated, snapshots, services) = thread::scope(|scope| {
-        let parts = ends.divided(generator_cpus.len());
-        let generate = |(number, (&cpu, ends)): (usize, (&usize, Ends))| {
-            let waiting = if own.contains(&cpu) { Waiting::Sleep } else { Waiting::Spin };
-            let rate = setting.rate / generator_cpus.len() as f64;
-            let setting = Setting { rate, ..*setting };
-            let run = move || {
-                prepare_generator_thread(cpu, waiting)?;
-                let generator = Generator::new(&setting, seed + number as u64, ends, begin_ns)?;
-                generator.run(waiting, from_ns, to_ns)
-            };
-            let thread = thread::Builder::new().name(format!("{GENERATOR}{number}"));
-            thread.spawn_scoped(scope, run)
-        };
-        let generating: Vec<_> =
-            generator_cpus.iter().zip(parts).enumerate().map(generate).collect();
-        let tracing = scope.spawn(|| -> Outcome<Option<ServiceTimesReport>> {
-            sleep_until(at(window.warm_up - BEFORE_WINDOW));
-            if !is_traced {
-                return Ok(None);
-            }
-            let seconds = BEFORE_WINDOW + window.seconds;
-            let milliseconds = Duration::from_secs_f64(seconds).as_millis() as u64;
-            let report = tracing.measure_service_times(milliseconds);
-            report.map(Some).map_err(|error| failed("trace latency")(&error))
-        });
-        sleep_until(at(window.warm_up - BEFORE_WINDOW));
-        let counters = Counters::read(own);
-        let before = Snapshot::take(&mut watching, setting.workers);
-        sleep_until(to_ns);
-        let after = Snapshot::take(&mut watching, setting.workers);
-        let taken = Counters::read(own).since(&counters);
-        let generated: Vec<Outcome<Generated>> = generating
-            .into_iter()
-            .map(|one| joined(one.map_err(|error| failed("a thread")(&error))?))
-            .collect();
-        (generated, (before, after, taken), joined(tracing))
-    });
+    let clients = (connect(&control)?, connect(&control)?);
+    let measured =
+        generate(setting, window, seed, ends, (own, &generator_cpus), clients, is_traced);
     forwarder.shut_down().map_err(|error| failed("the forwarder")(&error))?;
-    let (before, after) = (snapshots.0?, snapshots.1?);
-    let mut parts = generated.into_iter().collect::<Outcome<Vec<Generated>>>()?.into_iter();
-    let mut generated = parts.next().ok_or_else(|| failed("the generator")(&"no thread"))?;
-    parts.for_each(|part| generated.add(&part));
-    let (stolen_ns, preemptions) = snapshots.2;
+    let Measured { generated, before, after, taken, services } = measured?;
+    let (stolen_ns, preemptions) = taken;
     let host = Host {
         reference_ns: [reference_before_ns, reference_load(own)?],
         stolen: stolen_ns as f64 / ((BEFORE_WINDOW + window.seconds) * 1e9),
@@ -502,8 +533,10 @@ fn run_once(
     };
     pauses.extend(watch_pauses(&watched, origin_ns)?);
     let difference = |later: &[u64], earlier: &[u64]| {
-        later.iter().zip(earlier).map(|(later, earlier)| later - earlier).collect::<Vec<u64>>()
+        let each = later.iter().zip(earlier);
+        each.map(|(later, earlier)| later.saturating_sub(*earlier)).collect::<Vec<u64>>()
     };
+    let generators_ns = difference(&after.generators_ns, &before.generators_ns);
     let total = |of: fn(&namewire_control::WorkerStatistics) -> u64| {
         let sum = |one: &Snapshot| one.statistics.workers.iter().map(of).sum::<u64>();
         sum(&after).saturating_sub(sum(&before))
@@ -528,13 +561,11 @@ fn run_once(
         bursts: total(|one| one.work.bursts),
         sleeps: total(|one| one.work.sleeps),
         cpu_ns: difference(&after.cpu_ns, &before.cpu_ns),
-        delayed_ns: difference(&after.delayed_ns, &before.delayed_ns)
-            .iter()
-            .zip(difference(&after.generators_ns, &before.generators_ns))
-            .map(|(delayed, generator)| {
-                delayed.saturating_sub(if is_shared { generator } else { 0 })
-            })
-            .collect(),
+        delayed_ns: if is_shared {
+            difference(&difference(&after.delayed_ns, &before.delayed_ns), &generators_ns)
+        } else {
+            difference(&after.delayed_ns, &before.delayed_ns)
+        },
         generator_cpu_ns: generated.cpu_ns,
         // Its delays on the processor of a worker are those of its wake-ups, and of the kernel.
         generator_delayed_ns: if is_shared { 0 } else { generated.delayed_ns },
@@ -542,7 +573,7 @@ fn run_once(
         pit_entries: after.statistics.workers.iter().map(|one| one.shard.pit_entries).sum(),
         queues: QueueLengths { rings: ring_lengths(&before, &after), ..generated.queues },
         latency_ns: [0.5, 0.9, 0.99].map(|level| generated.latencies_ns.value_at_quantile(level)),
-        services: services?.map(service_times),
+        services: services.map(service_times),
     })
 }
 
@@ -694,7 +725,7 @@ impl Generator {
                 patterns.push(pattern(prefix, Names::Unique, 1.0 - setting.hit_ratio));
             }
             if setting.hit_ratio > 0.0 {
-                let names = Names::Repeated { count: REPEATED };
+                let names = Names::Repeated { count: (REPEATED / answered.len()).max(1) as u32 };
                 patterns.push(pattern(prefix, names, setting.hit_ratio));
             }
         }
@@ -746,14 +777,20 @@ impl Generator {
         all
     }
 
-    /// Sends until `to_ns` and counts from `from_ns`.
-    fn run(mut self, waiting: Waiting, from_ns: u64, to_ns: u64) -> Outcome<Generated> {
+    /// Sends until it `is_over`, and counts from `from_ns` to `to_ns`.
+    fn run(
+        mut self,
+        waiting: Waiting,
+        from_ns: u64,
+        to_ns: u64,
+        is_over: &AtomicBool,
+    ) -> Outcome<Generated> {
         let cpu = || {
             let times = CpuTimes::of_thread().map_err(|error| failed("processor time")(&error))?;
             Ok::<u64, Failure>(times.total().as_nanos() as u64)
         };
         let delayed = || delayed_ns().map_err(|error| failed("processor time")(&error));
-        let mut before = None;
+        let (mut before, mut counted) = (None, None);
         let (mut spun_ns, mut next_ns) = (0, self.begin_ns);
         let mut counters: Vec<_> =
             self.consumer.counters().map(|_| PatternCounters::zero()).collect();
@@ -768,11 +805,15 @@ impl Generator {
                 self.readings = ReadingTimes::default();
                 self.stalls = Stalls::default();
             }
+            if let Some(counted) = counted.take_if(|_| is_over.load(Ordering::Relaxed)) {
+                return Ok(counted);
+            }
             if let Some((begin_ns, refused, cpu_begin, delayed_begin)) = &before
+                && counted.is_none()
                 && now_ns >= to_ns
             {
                 let totals = self.consumer.totals();
-                return Ok(Generated {
+                counted = Some(Generated {
                     offered: totals.sent + totals.withdrawn,
                     satisfied: totals.satisfied,
                     refused: self.refused() - refused,
@@ -901,6 +942,31 @@ mod tests {
             prefixes.iter().map(|uri| dispatch_entry(&hasher, &table, uri)).collect();
         assert_eq!((prefixes.len(), entries.len()), (PREFIXES, PREFIXES));
         assert!(prefixes.contains(&"/m/0".to_owned()) && !prefixes.contains(&"/m/9".to_owned()));
+    }
+
+    /// Each generator has as many prefixes of each worker, consumers of one and producers of another, and no end is lost.
+    #[test]
+    fn generators_have_as_much_to_do_with_every_worker() {
+        for count in 1..=4_usize {
+            let faces = FACES.max(count);
+            let ends = || (0..faces).map(|_| InternalEnd::pair(4).unwrap().0).collect::<Vec<_>>();
+            let prefixes: Vec<String> =
+                (0..prefix_count(count)).map(|number| number.to_string()).collect();
+            let (answered, consumers, producers) = (prefixes.clone(), ends(), ends());
+            let parts = Ends { prefixes, answered, consumers, producers }.divided(count);
+            assert_eq!(parts.len(), count);
+            for part in &parts {
+                let of_worker = |worker| {
+                    let numbers = part.prefixes.iter().map(|uri| uri.parse::<usize>().unwrap());
+                    numbers.filter(|number| number % count == worker).count()
+                };
+                let each = prefix_count(count) / (count * count);
+                assert!((0..count).all(|worker| of_worker(worker) == each), "{count}");
+                assert_eq!(part.answered.len(), prefix_count(count));
+                assert_eq!(part.consumers.len(), faces / count);
+                assert_eq!(part.producers.len(), faces / count);
+            }
+        }
     }
 
     #[test]
