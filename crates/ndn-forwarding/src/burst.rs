@@ -49,6 +49,32 @@ pub(crate) struct NextPacket<'a> {
     pub(crate) long_token: &'a mut PitToken,
 }
 
+/// A packet of a burst that is about to leave for another shard. It stays if this is dropped.
+#[derive(Debug)]
+pub struct LeavingPacket<'a> {
+    descriptor: &'a mut Descriptor,
+    hashes: &'a [u64; HASHES + 1],
+}
+
+impl LeavingPacket<'_> {
+    /// The kind of packet.
+    #[inline]
+    #[must_use]
+    pub fn kind(&self) -> PacketKind {
+        self.descriptor.kind
+    }
+
+    /// Takes it out of the burst.
+    #[inline(always)]
+    pub fn take(self) -> CrossShardPacket {
+        let handle = self.descriptor.handle.take();
+        let descriptor = Descriptor { handle, ..*self.descriptor };
+        // One by one, in registers: the compiler copies an array over the stack.
+        let &[_, a, b, c, d, e] = self.hashes;
+        CrossShardPacket { descriptor, hashes: [a, b, c, d, e] }
+    }
+}
+
 /// The hashes of the first components of names, of one number of components.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HashesOfDepth<'a>(&'a [u64; HASHES_MAX]);
@@ -136,15 +162,6 @@ impl Burst {
         self.hashes_of(&self.descriptors.0[index])
     }
 
-    /// The hash at this position, of the empty prefix of a name, and the five that follow in the array: those of longer prefixes, as
-    /// far as the name has them.
-    #[inline(always)]
-    fn hashes_at(&self, position: usize) -> &[u64; HASHES + 1] {
-        let hashes = &self.prefix_hashes[position % HASHES_MAX..];
-        // The array is longer by more than these.
-        hashes.first_chunk().unwrap_or(&[0; HASHES + 1])
-    }
-
     /// The hash of the first `depth` components, if the name of the packet has that many; otherwise any number.
     #[inline(always)]
     pub(crate) fn hash_at(&self, descriptor: &Descriptor, depth: usize) -> u64 {
@@ -188,38 +205,36 @@ impl Burst {
     /// # Panics
     /// If there is no such packet, or it was taken before.
     pub fn take_packet(&mut self, index: usize) -> CrossShardPacket {
-        let packet = self.take_with_hashes(index);
+        let packet = self.leaving_with_any_token(index).take();
         if packet.descriptor.has_long_token() {
             return packet.with_token_for_hashes(self.long_tokens[index].as_bytes());
         }
         packet
     }
 
-    /// [`take_packet`](Self::take_packet) of a packet without a [long token](Self::has_long_token).
+    /// Packet `index`, about to be taken out of the burst for another shard; none if its token is [long](Self::has_long_token), which
+    /// takes the place of the hashes.
     ///
     /// # Panics
-    /// As there, and if the token is long.
+    /// As in [`take_packet`](Self::take_packet).
     #[inline(always)]
-    pub fn take_packet_with_hashes(&mut self, index: usize) -> CrossShardPacket {
-        assert!(!self.has_long_token(index), "the token takes the place of the hashes");
-        self.take_with_hashes(index)
+    pub fn leaving(&mut self, index: usize) -> Option<LeavingPacket<'_>> {
+        if self.has_long_token(index) {
+            return None;
+        }
+        Some(self.leaving_with_any_token(index))
     }
 
-    /// The packet with the hashes of its name, also if its token is to take their place.
     #[inline(always)]
-    fn take_with_hashes(&mut self, index: usize) -> CrossShardPacket {
-        // The test precedes the move: for a test of what was moved, the compiler takes the handle apart, and joins its parts again in
-        // the message.
-        assert!(self.descriptor(index).handle.is_some(), "a packet is taken once");
-        let handle = self.descriptor_mut(index).handle.take();
-        let descriptor = Descriptor { handle, ..*self.descriptor(index) };
-        // One by one, in registers: the compiler copies an array over the stack.
-        let &[_, a, b, c, d, e] = self.hashes_at(usize::from(descriptor.prefix_hashes));
-        CrossShardPacket { descriptor, hashes: [a, b, c, d, e] }
+    fn leaving_with_any_token(&mut self, index: usize) -> LeavingPacket<'_> {
+        let Self { descriptors, prefix_hashes, .. } = self;
+        let descriptor = &mut descriptors.0[index];
+        assert!(descriptor.handle.is_some(), "a packet is taken once");
+        let hashes = hashes_at(prefix_hashes, usize::from(descriptor.prefix_hashes));
+        LeavingPacket { descriptor, hashes }
     }
 
-    /// Moves a packet from another shard into the burst; `packet` holds the content of a free slot afterwards. Returns false and
-    /// leaves it if the burst is full.
+    /// Moves a packet from another shard into the burst. Returns false and leaves it if the burst is full.
     #[inline(always)]
     pub fn push_packet(
         &mut self,
@@ -237,6 +252,7 @@ impl Burst {
         let Some(places) = self.prefix_hashes[used % HASHES_MAX..].first_chunk_mut() else {
             return false;
         };
+        // The test precedes the move, as in `leaving`: for a test of what was moved, the compiler takes the handle apart.
         if sent.handle.is_none() {
             return true;
         }
@@ -245,8 +261,8 @@ impl Burst {
         places[1..=HASHES].copy_from_slice(hashes);
         places[components] = sent.name_hash;
         debug_assert!(descriptor.handle.is_none(), "free slots of a burst hold no packet");
-        std::mem::swap(descriptor, sent);
-        descriptor.prefix_hashes = position(used);
+        let handle = sent.handle.take();
+        *descriptor = Descriptor { handle, prefix_hashes: position(used), ..*sent };
         self.prefix_hashes_used = used + components + 1;
         self.len += 1;
         true
@@ -335,6 +351,14 @@ impl Burst {
         let start = usize::from(descriptor.prefix_hashes);
         &self.prefix_hashes[start..=start + usize::from(descriptor.components)]
     }
+}
+
+/// The hash at this position, of the empty prefix of a name, and the five that follow in the array: those of longer prefixes, as
+/// far as the name has them.
+#[inline(always)]
+fn hashes_at(hashes: &[u64; HASHES_LENGTH], position: usize) -> &[u64; HASHES + 1] {
+    // The array is longer by more than these.
+    hashes[position % HASHES_MAX..].first_chunk().unwrap_or(&[0; HASHES + 1])
 }
 
 /// A position in the hash array.
@@ -427,11 +451,11 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "the token takes the place of the hashes")]
-    fn packet_with_a_long_token_is_not_taken_with_hashes() {
+    fn packet_with_a_long_token_does_not_leave_with_hashes() {
         let pool = PacketPool::new(1).unwrap();
         let mut burst = Burst::new();
         receive(&mut burst, &pool, &name_of(0, 1), TOKEN);
-        let _ = burst.take_packet_with_hashes(0);
+        assert!(burst.leaving(0).is_none());
+        burst.release(&pool);
     }
 }

@@ -54,7 +54,7 @@ mod tx;
 mod vip;
 
 pub use accounting::InterestAccount;
-pub use burst::{BURST_SIZE, Burst};
+pub use burst::{BURST_SIZE, Burst, LeavingPacket};
 pub use counters::{Counters, ShardValues};
 pub use cross_shard_packet::CrossShardPacket;
 pub use descriptor::{Descriptor, Flags, PacketKind};
@@ -67,7 +67,7 @@ pub use face::{FaceProperties, PitTokenPolicy, RxFace};
 pub use face_table::{LinkEvent, ShardFaces};
 pub use ingress::{Ingress, ProducerRegions};
 pub use learning::LearningRequest;
-pub use lp_fields::{LpFields, PitToken};
+pub use lp_fields::{LpFields, PitToken, ShortToken};
 pub use packet::RxPacket;
 pub use packet_trace::{Decision, Observers, PacketTrace, PacketTracer, TraceFilter, TraceSink};
 pub use peers::SharedTables;

@@ -24,22 +24,15 @@ impl PitToken {
         Some(token)
     }
 
-    /// The token `bytes`, if they are none or 4 to 8, without a call to copy them.
+    /// The token of a number, as in [`ShortToken`].
     #[must_use]
     #[inline(always)]
-    pub fn short(bytes: &[u8]) -> Option<Self> {
-        let number = match (bytes.first_chunk(), bytes.last_chunk()) {
-            _ if bytes.is_empty() => 0,
-            (Some(&first), Some(&last)) if bytes.len() <= size_of::<u64>() => {
-                let shift = (bytes.len() - size_of::<u32>()) * 8;
-                let (first, last) = (u32::from_le_bytes(first), u32::from_le_bytes(last));
-                u64::from(first) | u64::from(last) << shift
-            }
-            _ => return None,
-        };
-        let mut token = Self { length: u8::try_from(bytes.len()).ok()?, ..Self::NONE };
-        *token.bytes.first_chunk_mut()? = number.to_le_bytes();
-        Some(token)
+    pub fn from_short(token: ShortToken) -> Self {
+        let mut bytes = [0; PIT_TOKEN_LENGTH_MAX];
+        if let Some(start) = bytes.first_chunk_mut() {
+            *start = token.bytes.to_le_bytes();
+        }
+        Self { bytes, length: token.length }
     }
 
     /// The token's length and first bytes.
@@ -53,7 +46,33 @@ impl PitToken {
     #[inline]
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.length).min(PIT_TOKEN_LENGTH_MAX)]
+        &self.bytes[..usize::from(self.length)]
+    }
+}
+
+/// A PIT token of no bytes or of 4 to 8, in two registers.
+#[derive(Debug, Clone, Copy)]
+pub struct ShortToken {
+    /// The bytes, the first one lowest, followed by zeros.
+    bytes: u64,
+    length: u8,
+}
+
+impl ShortToken {
+    /// The token `bytes`, if they are none or 4 to 8, without a call to copy them.
+    #[must_use]
+    #[inline(always)]
+    pub fn new(bytes: &[u8]) -> Option<Self> {
+        let number = match (bytes.first_chunk(), bytes.last_chunk()) {
+            _ if bytes.is_empty() => 0,
+            (Some(&first), Some(&last)) if bytes.len() <= size_of::<u64>() => {
+                let shift = (bytes.len() - size_of::<u32>()) * 8;
+                let (first, last) = (u32::from_le_bytes(first), u32::from_le_bytes(last));
+                u64::from(first) | u64::from(last) << shift
+            }
+            _ => return None,
+        };
+        Some(Self { bytes: number, length: u8::try_from(bytes.len()).ok()? })
     }
 }
 
@@ -124,7 +143,8 @@ mod tests {
             let token = PitToken::new(&bytes[..length]);
             assert_eq!(token.unwrap().as_bytes(), &bytes[..length]);
             let is_short = length == 0 || (4..=8).contains(&length);
-            assert_eq!(PitToken::short(&bytes[..length]), token.filter(|_| is_short), "{length}");
+            let short = ShortToken::new(&bytes[..length]).map(PitToken::from_short);
+            assert_eq!(short, token.filter(|_| is_short), "{length}");
         }
     }
 }

@@ -9,9 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Result, ensure};
 use ndn_dataplane::{Exchange, KINDS, Message, RoutedSink};
-use ndn_forwarding::{
-    BURST_SIZE, Burst, Dispatcher, PacketKind, ShardMessage, SharedTables, TxSink as _,
-};
+use ndn_forwarding::{BURST_SIZE, Burst, Dispatcher, PacketKind, ShardMessage, SharedTables};
 use ndn_types::Timestamp;
 
 use crate::rig::{Rig, RigConfig, Sink};
@@ -207,8 +205,9 @@ impl Worker {
         rig.shard.end_burst();
         for kind in KINDS {
             for from in 0..self.exchange.worker_count() {
-                self.take(now, from, kind)?;
+                self.take(now, from, kind);
             }
+            self.process_crossed(now);
         }
         let rig = &mut self.rig;
         rig.output.flush(&rig.pool);
@@ -219,31 +218,42 @@ impl Worker {
         rig.finish(start)
     }
 
-    /// Takes a part of the messages in a ring.
-    fn take(&mut self, now: Timestamp, from: usize, kind: PacketKind) -> Result<()> {
-        let rig = &mut self.rig;
-        let mut is_unexpected = false;
-        self.exchange.take_each(from, kind, TAKEN_MAX, |message, _| {
-            // The frequent messages first, as a worker does.
-            if let Message::RemoteTx(outgoing) = message {
-                let mut sink = Sink { pool: &rig.pool, output: &mut rig.output };
-                sink.send(outgoing.face, &outgoing.packet(&rig.pool));
-                outgoing.handle.take().into_iter().for_each(|handle| rig.pool.release(handle));
-            } else if let Message::Shard(ShardMessage::Packet(packet)) = message {
-                is_unexpected |= !self.crossed.push_packet(packet, &rig.pool, &rig.hasher);
-            } else {
-                is_unexpected = true;
+    /// Takes a part of the messages in a ring. The packets for the shard of several rings of a kind share bursts, as in a worker.
+    fn take(&mut self, now: Timestamp, from: usize, kind: PacketKind) {
+        let mut left = TAKEN_MAX;
+        while left > 0 {
+            let rig = &mut self.rig;
+            let mut sink = Sink { pool: &rig.pool, output: &mut rig.output };
+            let count = left.min(BURST_SIZE - self.crossed.len());
+            let taken = self.exchange.take_each(from, kind, count, |message, _| {
+                // The frequent messages first, as a worker does.
+                if let Message::RemoteTx(outgoing) = message {
+                    outgoing.send(&rig.pool, &mut sink);
+                } else if let Message::Shard(ShardMessage::Packet(packet)) = message {
+                    let is_pushed = self.crossed.push_packet(packet, &rig.pool, &rig.hasher);
+                    assert!(is_pushed, "no more are taken than fit");
+                } else {
+                    panic!("nothing is wide");
+                }
+            });
+            left = if taken < count { 0 } else { left - taken };
+            if self.crossed.is_full() {
+                self.process_crossed(now);
             }
-        });
-        ensure!(!is_unexpected, "nothing is wide, and there is room in the burst");
-        if !self.crossed.is_empty() {
-            let faces = Sink { pool: &rig.pool, output: &mut rig.output };
-            let outbound = Some(&mut self.exchange.outbound);
-            let mut sink = RoutedSink { faces, outbound, pool: &rig.pool };
-            rig.shard.process_burst(now, &mut self.crossed, &rig.pool, &mut sink);
-            self.crossed.release(&rig.pool);
-            rig.shard.end_burst();
         }
-        Ok(())
+    }
+
+    /// Processes the burst of packets that others have received.
+    fn process_crossed(&mut self, now: Timestamp) {
+        if self.crossed.is_empty() {
+            return;
+        }
+        let rig = &mut self.rig;
+        let faces = Sink { pool: &rig.pool, output: &mut rig.output };
+        let outbound = Some(&mut self.exchange.outbound);
+        let mut sink = RoutedSink { faces, outbound, pool: &rig.pool };
+        rig.shard.process_burst(now, &mut self.crossed, &rig.pool, &mut sink);
+        self.crossed.release(&rig.pool);
+        rig.shard.end_burst();
     }
 }

@@ -151,11 +151,12 @@ impl PoolShared {
     /// The bytes of a handle of this pool.
     #[inline]
     pub(crate) fn bytes<'a>(&'a self, handle: &'a PacketHandle, block_index: u32) -> &'a [u8] {
-        let start = self.memory.block(block_index);
+        // SAFETY: the caller checked that the handle belongs to this pool and has this block index, and handles are made of blocks of
+        // their pool. For speed: each worker that touches a packet finds its bytes by this; `scripts/count-instructions` shows it.
+        let start = unsafe { self.memory.block_unchecked(block_index) };
         // SAFETY: a handle names bytes that a `FillBlock` carved, so they lie in the block, are
         // initialised, and are not written again before every handle on the block is released;
-        // this one is borrowed for `'a` and cannot be released meanwhile. The caller checked
-        // that the handle belongs to this pool and has this block index.
+        // this one is borrowed for `'a` and cannot be released meanwhile.
         unsafe {
             std::slice::from_raw_parts(
                 start.add(usize::from(handle.offset())).as_ptr(),
@@ -220,8 +221,8 @@ impl Registration {
 #[inline]
 pub(crate) fn shared_of(handle: &PacketHandle) -> &PoolShared {
     let shared = POOLS[handle.pool_id() as usize].load(Ordering::Acquire);
-    assert!(!shared.is_null(), "a handle outlived its pool");
-    // SAFETY: a pool stays in the directory while one of its handles exists, and `handle` is
+    debug_assert!(!shared.is_null(), "a handle outlived its pool");
+    // SAFETY: a pool stays in the directory while one of its handles exists, so it is not null, and `handle` is
     // borrowed for as long as the result.
     unsafe { &*shared }
 }

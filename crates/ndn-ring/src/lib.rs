@@ -49,6 +49,6 @@ pub use memory::BLOCK_SIZE;
 pub use pages::{HUGE_PAGE_BYTES, PagePreference, PoolPages, free_huge_bytes};
 pub use pool::{PacketPool, PoolCounters, PoolError, PoolValues};
 pub use prefetch::{prefetch_read, prefetch_slice};
-pub use ring::{Consumer, Producer, ring};
+pub use ring::{Consumer, FreeSlot, Producer, ring};
 pub use sleep::SleepFlag;
 pub use streaming_copy::{STREAMS, copy_past_caches};

@@ -69,6 +69,17 @@ impl BlockMemory {
         if block_index >= self.block_count {
             no_block(block_index);
         }
+        // SAFETY: the index is in range.
+        unsafe { self.block_unchecked(block_index) }
+    }
+
+    /// [`block`](Self::block) without a test of the index.
+    ///
+    /// # Safety
+    /// There is such a block.
+    #[inline]
+    pub(crate) unsafe fn block_unchecked(&self, block_index: u32) -> NonNull<u8> {
+        debug_assert!(block_index < self.block_count);
         // SAFETY: the index is in range, so the result lies inside the one mapping.
         unsafe { self.base.add(block_index as usize * BLOCK_SIZE) }
     }

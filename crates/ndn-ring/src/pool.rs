@@ -229,12 +229,19 @@ impl PacketPool {
     /// A second handle to the same packet, to be released separately.
     #[inline]
     pub fn retain(&self, handle: &PacketHandle) -> PacketHandle {
+        self.retain_at_hand(handle).unwrap_or_else(|| self.remote.retain_more(handle))
+    }
+
+    /// [`retain`](Self::retain) of a packet to whose block this thread has a reference at hand; none otherwise. A function that leaves
+    /// the other case to another one calls nothing.
+    #[inline(always)]
+    pub fn retain_at_hand(&self, handle: &PacketHandle) -> Option<PacketHandle> {
         let Some(block_index) = handle.block_in(self.registration.pool) else {
-            return self.remote.retain(handle);
+            return self.remote.retain_at_hand(handle);
         };
         let references = &self.references[block_index as usize];
         references.set(references.get() + 1);
-        handle.duplicate()
+        Some(handle.duplicate())
     }
 
     /// Releases a handle: counted at once if it belongs to this pool, otherwise returned to its
@@ -318,6 +325,17 @@ impl PacketPool {
 
     #[inline]
     fn give_back(&self, block_index: u32, references: u64) {
+        let count = &self.references[block_index as usize];
+        if count.get() > references {
+            count.set(count.get() - references);
+        } else {
+            self.give_back_last(block_index, references);
+        }
+    }
+
+    /// Takes over all references that are counted here, or more.
+    #[inline(never)]
+    fn give_back_last(&self, block_index: u32, references: u64) {
         let count = &self.references[block_index as usize];
         let left = match count.get().checked_sub(references) {
             Some(left) => left,

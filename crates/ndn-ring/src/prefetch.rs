@@ -10,24 +10,50 @@ pub fn prefetch_read<T: ?Sized>(value: &T) {
     prefetch_address(std::ptr::from_ref(value).cast::<u8>());
 }
 
-/// Prefetches the cache line of this address for writing, which invalidates it in other processors' caches.
+/// Prefetches the cache lines of `bytes` bytes from this address on, every `LINE` bytes one, for writing, which invalidates them in
+/// other processors' caches.
 #[inline(always)]
-pub(crate) fn prefetch_write(address: *const u8) {
+pub(crate) fn prefetch_write<const LINE: usize>(address: *const u8, bytes: usize) {
+    let mut offset = 0;
+    while offset < bytes {
+        // Two at a time, because an operand of the instruction is a register: the second one takes no addition.
+        prefetch_write_pair::<LINE>(address.wrapping_add(offset), offset + LINE < bytes);
+        offset += 2 * LINE;
+    }
+}
+
+#[inline(always)]
+fn prefetch_write_pair<const LINE: usize>(address: *const u8, is_pair: bool) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         // The intrinsic is the instruction for reading where the compiler may not assume this one.
         // SAFETY: PREFETCHW never faults, whatever the address, and touches neither memory, stack nor flags;
         // 64-bit processors without it do nothing.
         unsafe {
-            std::arch::asm!(
-                "prefetchw [{address}]",
-                address = in(reg) address,
-                options(nostack, preserves_flags, readonly)
-            );
+            if is_pair {
+                std::arch::asm!(
+                    "prefetchw [{address}]",
+                    "prefetchw [{address} + {line}]",
+                    address = in(reg) address,
+                    line = const LINE,
+                    options(nostack, preserves_flags, readonly)
+                );
+            } else {
+                std::arch::asm!(
+                    "prefetchw [{address}]",
+                    address = in(reg) address,
+                    options(nostack, preserves_flags, readonly)
+                );
+            }
         }
     }
     #[cfg(any(miri, not(target_arch = "x86_64")))]
-    prefetch_address(address);
+    {
+        prefetch_address(address);
+        if is_pair {
+            prefetch_address(address.wrapping_add(LINE));
+        }
+    }
 }
 
 /// Prefetches the cache line of `slice[index]` into all cache levels.

@@ -24,10 +24,16 @@ impl RemoteReferences {
         &self.0[handle.pool_id() as usize % BLOCKS]
     }
 
-    /// A second handle to a packet of another pool.
-    #[inline]
-    pub(crate) fn retain(&self, handle: &PacketHandle) -> PacketHandle {
-        self.of_pool(handle).retain(handle)
+    /// A second handle to a packet of another pool, if a reference to its block is held.
+    #[inline(always)]
+    pub(crate) fn retain_at_hand(&self, handle: &PacketHandle) -> Option<PacketHandle> {
+        self.of_pool(handle).retain_at_hand(handle)
+    }
+
+    /// A second handle to a packet of another pool of whose block no reference is held.
+    #[inline(never)]
+    pub(crate) fn retain_more(&self, handle: &PacketHandle) -> PacketHandle {
+        self.of_pool(handle).retain_more(handle)
     }
 
     /// Takes over a handle of another pool.
@@ -60,16 +66,15 @@ struct BlockReferences {
 }
 
 impl BlockReferences {
-    #[inline]
-    fn retain(&self, handle: &PacketHandle) -> PacketHandle {
-        if self.block.get() == Some(handle.block()) && self.more.get() > 0 {
-            self.more.set(self.more.get() - 1);
-            return handle.duplicate();
+    #[inline(always)]
+    fn retain_at_hand(&self, handle: &PacketHandle) -> Option<PacketHandle> {
+        if self.block.get() != Some(handle.block()) || self.more.get() == 0 {
+            return None;
         }
-        self.retain_more(handle)
+        self.more.set(self.more.get() - 1);
+        Some(handle.duplicate())
     }
 
-    #[inline(never)]
     fn retain_more(&self, handle: &PacketHandle) -> PacketHandle {
         shared_of(handle).returned.retain(handle.block_index(), FETCHED);
         if self.block.get() == Some(handle.block()) {

@@ -4,7 +4,7 @@ use std::mem::offset_of;
 use std::ops::Range;
 
 use ndn_face::Sender;
-use ndn_forwarding::{PacketKind, PitToken, ShardMessage, TxKind, TxPacket};
+use ndn_forwarding::{PacketKind, PitToken, ShardMessage, TxKind, TxPacket, TxSink};
 use ndn_ring::{FillBlock, PacketHandle, PacketPool, prefetch_slice};
 use ndn_table::FaceIndex;
 use ndn_types::Timestamp;
@@ -40,10 +40,9 @@ pub enum Message {
 #[derive(Debug)]
 #[repr(C)]
 pub struct RemoteTx {
-    /// The packet. The receiver of the message takes and releases it.
-    pub handle: Option<PacketHandle>,
-    /// The face.
-    pub face: FaceIndex,
+    /// The packet; none once it was sent.
+    pub(crate) handle: Option<PacketHandle>,
+    pub(crate) face: FaceIndex,
     pub(crate) kind: TxKind,
     pub(crate) pit_token: PitToken,
     pub(crate) congestion_mark: u64,
@@ -56,14 +55,43 @@ pub struct RemoteTx {
 const _: () = assert!(offset_of!(RemoteTx, handle) == 0);
 
 impl RemoteTx {
-    /// The packet, as the face's worker sends it.
-    #[inline]
-    pub fn packet<'a>(&'a self, pool: &'a PacketPool) -> TxPacket<'a> {
-        let handle = self.handle.as_ref();
+    /// The message for a packet that lies in the buffer of `handle`, with this token and this length of its announcement.
+    #[inline(always)]
+    pub(crate) fn new(
+        face: FaceIndex,
+        packet: &TxPacket<'_>,
+        handle: PacketHandle,
+        pit_token: PitToken,
+        announcement_length: u16,
+    ) -> Self {
+        Self {
+            handle: Some(handle),
+            face,
+            kind: packet.kind,
+            pit_token,
+            congestion_mark: packet.congestion_mark,
+            incoming_face_id: packet.incoming_face_id,
+            non_discovery: packet.non_discovery,
+            announcement_length,
+        }
+    }
+
+    /// Sends the packet on its face, and releases it.
+    #[inline(always)]
+    pub fn send(&mut self, pool: &PacketPool, sink: &mut impl TxSink) {
+        // Taken before, so that nothing is tested again after the call.
+        let Some(handle) = self.handle.take() else { return };
+        sink.send(self.face, &self.packet(&handle, pool));
+        pool.release(handle);
+    }
+
+    /// The packet, whose bytes are those of `handle`.
+    #[inline(always)]
+    fn packet<'a>(&'a self, handle: &'a PacketHandle, pool: &'a PacketPool) -> TxPacket<'a> {
         let packet = TxPacket {
             kind: self.kind,
-            wire: handle.map_or(&[][..], |handle| pool.bytes(handle)),
-            handle,
+            wire: pool.bytes(handle),
+            handle: Some(handle),
             pit_token: self.pit_token.as_bytes(),
             congestion_mark: self.congestion_mark,
             incoming_face_id: self.incoming_face_id,
@@ -150,11 +178,11 @@ impl Message {
     /// Prefetches the packet from the cache of the worker that has received it.
     #[inline(always)]
     pub(super) fn prefetch(&self) {
-        // The frequent messages are tested first; both handles are at the same place.
-        let handle = if let Self::RemoteTx(outgoing) = self {
-            outgoing.handle.as_ref()
-        } else if let Self::Shard(ShardMessage::Packet(packet)) = self {
+        // The frequent messages in this order: each takes one comparison, and both handles are at the same place.
+        let handle = if let Self::Shard(ShardMessage::Packet(packet)) = self {
             packet.handle()
+        } else if let Self::RemoteTx(outgoing) = self {
+            outgoing.handle.as_ref()
         } else {
             None
         };

@@ -29,7 +29,7 @@ pub(crate) use outbound::slot_stride;
 pub use outbound::{Outbound, RoutedSink};
 pub(crate) use rings::Sleeper;
 pub use rings::{ExchangeCounters, ExchangeValues, KINDS, QueueDepth, QueueDepthValues};
-use rings::{Rings, nack_ring_length, ring_index, ring_length};
+use rings::{RING_KINDS, Rings, nack_ring_length, ring_index, ring_length};
 
 /// A notice of the worker of a face to all others, which precedes any packet of the face.
 #[derive(Debug, Clone, Copy)]
@@ -87,7 +87,7 @@ impl Exchange {
             (0..worker_count).map(empty).collect();
         for from in 0..worker_count {
             for to in (0..worker_count).filter(|&to| to != from) {
-                let rings = KINDS.map(|kind| match kind {
+                let rings = RING_KINDS.map(|kind| match kind {
                     PacketKind::Data | PacketKind::Interest => ring(ring_length),
                     PacketKind::Nack => ring(nack_ring_length(ring_length)),
                 });
@@ -258,7 +258,7 @@ mod tests {
 
     use ndn_forwarding::{
         Burst, CrossShardPacket, Ingress, LpFields, PitToken, RxFace, ShardMessage, TxKind,
-        TxPacket,
+        TxPacket, TxSink,
     };
     use ndn_packet::{DataBuilder, InterestBuilder, Name, SignatureInfo, SignatureType};
     use ndn_sys::poll::{Events, Poller};
@@ -289,9 +289,19 @@ mod tests {
 
     fn number_of(message: Message, pool: &PacketPool) -> u32 {
         let Message::RemoteTx(outgoing) = &message else { panic!("{message:?}") };
-        let number = u32::from_be_bytes(outgoing.packet(pool).wire.try_into().unwrap());
+        let wire = pool.bytes(outgoing.handle.as_ref().unwrap());
+        let number = u32::from_be_bytes(wire.try_into().unwrap());
         message.release(pool);
         number
+    }
+
+    /// A sink that passes each packet to a function.
+    struct Checking<F>(F);
+
+    impl<F: FnMut(FaceIndex, &TxPacket<'_>)> TxSink for Checking<F> {
+        fn send(&mut self, face: FaceIndex, packet: &TxPacket<'_>) {
+            (self.0)(face, packet);
+        }
     }
 
     fn tx_kind(kind: usize) -> TxKind {
@@ -668,7 +678,7 @@ mod tests {
                     prefix_announcement: announcement,
                 };
                 parts[0].outbound.send_packet(1, &mut burst, 0, &pool);
-                parts[0].outbound.send_by_face(FaceIndex::new(1, 0), &packet, &pool);
+                parts[0].outbound.send_by_face(1, FaceIndex::new(1, 0), &packet, &pool);
                 parts[0].outbound.publish();
                 leaving.release(&pool);
                 burst.release(&pool);
@@ -681,14 +691,17 @@ mod tests {
                         return;
                     }
                     let Message::RemoteTx(outgoing) = message else { panic!("{message:?}") };
-                    let packet = outgoing.packet(&pool);
-                    assert_eq!(packet.wire, wire);
-                    assert_eq!(packet.pit_token, token);
-                    assert_eq!(packet.prefix_announcement, announcement);
-                    assert_eq!((packet.congestion_mark, packet.incoming_face_id), (3, Some(300)));
-                    assert_eq!((outgoing.face, packet.kind), (FaceIndex::new(1, 0), TxKind::Data));
-                    outgoing.handle.take().into_iter().for_each(|handle| pool.release(handle));
-                    seen += 1;
+                    let check = |face, packet: &TxPacket<'_>| {
+                        assert_eq!(packet.wire, wire);
+                        assert_eq!(packet.pit_token, token);
+                        assert_eq!(packet.prefix_announcement, announcement);
+                        let fields = (packet.congestion_mark, packet.incoming_face_id);
+                        assert_eq!(fields, (3, Some(300)));
+                        assert_eq!((face, packet.kind), (FaceIndex::new(1, 0), TxKind::Data));
+                        seen += 1;
+                    };
+                    outgoing.send(&pool, &mut Checking(check));
+                    outgoing.send(&pool, &mut Checking(|_, _: &TxPacket<'_>| panic!("twice")));
                 });
                 assert_eq!((taken, crossed.len(), seen), (2, 1, 1));
                 assert_eq!((crossed.kind(0), crossed.pit_token(0)), (PacketKind::Data, token));
@@ -720,10 +733,10 @@ mod tests {
             let counters = parts[0].counters();
             (counters.crossing_no_buffer.value(), counters.crossings_sent.value())
         };
-        parts[0].outbound.send_by_face(FaceIndex::new(1, 0), &packet, &pool);
+        parts[0].outbound.send_by_face(1, FaceIndex::new(1, 0), &packet, &pool);
         assert_eq!(counts(&parts), (1, 0));
         pool.finish(held);
-        parts[0].outbound.send_by_face(FaceIndex::new(1, 0), &packet, &pool);
+        parts[0].outbound.send_by_face(1, FaceIndex::new(1, 0), &packet, &pool);
         parts[0].outbound.publish();
         assert_eq!(counts(&parts), (1, 1));
         assert_eq!(parts[0].counters().ring_full_total(), 0);

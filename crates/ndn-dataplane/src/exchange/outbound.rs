@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ndn_face::FaceSink;
-use ndn_forwarding::{BURST_SIZE, Burst, PacketKind, PitToken, ShardMessage, TxPacket, TxSink};
-use ndn_ring::{CopyBlock, PacketHandle, PacketPool, Producer};
+use ndn_forwarding::{
+    BURST_SIZE, Burst, PacketKind, PitToken, ShardMessage, ShortToken, TxPacket, TxSink,
+};
+use ndn_ring::{CopyBlock, FreeSlot, PacketPool, Producer};
 use ndn_table::FaceIndex;
 use ndn_types::Timestamp;
 
 use super::message::{Message, Queued, RemoteFrame, RemoteTx, kind_of};
-use super::rings::{ExchangeCounters, KINDS, Rings, Sleeper, ring_index};
+use super::rings::{ExchangeCounters, RING_KINDS, Rings, Sleeper, ring_index};
 
 /// Number of messages (a burst) for which a sleeping worker is woken.
 const WAKE_MESSAGES: usize = 64;
@@ -22,20 +24,22 @@ const WAKE_DELAY: Duration = Duration::from_micros(50);
 #[derive(Debug)]
 pub struct Outbound {
     own: usize,
-    /// The bits of a face's slot that name its worker.
+    /// The bits of a face, of its slot, that name its worker.
     worker_mask: u32,
     /// By worker; none to this one.
     rings: Box<[Option<Rings<Producer<Queued>>>]>,
     /// An eighth of the slots of a ring, by kind. The last eighth is for messages that result from crossed ones: two
     /// workers that flood each other can still take from each other. The one before it is for the
     /// [parts](Self::grant) of principals.
-    eighths: [usize; KINDS.len()],
+    eighths: Rings<usize>,
     /// Whether the packets of the current burst leave these two eighths free: those that this worker has received.
     leaves_reserve: bool,
     /// Messages that the read in progress may still send into the eighth for parts.
     part: usize,
     /// Slots that packets of the current burst leave free, by kind: two eighths, one with a part, or none.
-    kept: [usize; KINDS.len()],
+    kept: Rings<usize>,
+    /// The same for packets that leave by a face: answers end Interests of others; a forwarded Interest is one more.
+    kept_by_outgoing: Rings<usize>,
     sleepers: Box<[Arc<Sleeper>]>,
     /// Workers that were sent something since the last wake-up, a bit each.
     touched: u64,
@@ -68,11 +72,12 @@ impl Outbound {
         };
         Self {
             own,
-            worker_mask: slot_stride(rings.len()) - 1,
-            eighths: KINDS.map(eighth),
+            worker_mask: (slot_stride(rings.len()) - 1) & (FaceIndex::SLOT_COUNT_MAX - 1),
+            eighths: RING_KINDS.map(eighth),
             leaves_reserve: false,
             part: 0,
-            kept: [0; KINDS.len()],
+            kept: [0; RING_KINDS.len()],
+            kept_by_outgoing: [0; RING_KINDS.len()],
             rings: rings.into_boxed_slice(),
             sleepers: sleepers.into(),
             touched: 0,
@@ -92,7 +97,7 @@ impl Outbound {
     /// The worker that has a face.
     #[inline]
     pub(crate) fn owner_of(&self, face: FaceIndex) -> usize {
-        (face.slot() & self.worker_mask) as usize
+        (face.to_bits() & self.worker_mask) as usize
     }
 
     /// Sends a message that results from a packet. Returns false if there was no room and it was dropped and counted.
@@ -160,6 +165,8 @@ impl Outbound {
             (true, _) => 1,
         };
         self.kept = self.eighths.map(|eighth| kept * eighth);
+        let interest = ring_index(PacketKind::Interest);
+        self.kept_by_outgoing[interest] = self.kept[interest];
     }
 
     /// Takes a message that was sent from the part, if it is one of a received burst.
@@ -185,33 +192,46 @@ impl Outbound {
     /// place and is [refused](Burst::refuse), and another packet is dropped.
     #[inline]
     pub fn send_packet(&mut self, to: usize, burst: &mut Burst, index: usize, pool: &PacketPool) {
-        let kind = burst.kind(index);
-        let kept = self.kept[ring_index(kind)];
-        let is_sent = if burst.has_long_token(index) {
-            self.send_packet_with_token(to, kind, kept, (burst, index))
-        } else {
-            let mut take = || burst.take_packet_with_hashes(index);
-            self.send_with(to, kind, kept, || Message::Shard(ShardMessage::Packet(take())))
+        let Some(packet) = burst.leaving(index) else {
+            return self.send_packet_with_token(to, burst, index, pool);
         };
-        if !is_sent {
-            self.refuse_packet(to, burst, index, pool);
-        } else if self.part > 0 {
-            self.charge_burst(to, kind);
-        }
+        let (kind, since) = (packet.kind(), self.now);
+        let kept = self.kept[ring_index(kind)];
+        let Some(slot) = free_slot(&mut self.rings, to, kind, kept) else {
+            return self.refuse_packet(to, burst, index, pool);
+        };
+        slot.write(Queued { message: Message::Shard(ShardMessage::Packet(packet.take())), since });
+        self.note_sent(to, kind);
     }
 
     /// Sends a packet with a long PIT token. A function of its own: with a single way to make the message, the compiler builds it in
     /// its slot.
     #[cold]
+    #[inline(never)]
     fn send_packet_with_token(
         &mut self,
         to: usize,
-        kind: PacketKind,
-        kept: usize,
-        (burst, index): (&mut Burst, usize),
-    ) -> bool {
+        burst: &mut Burst,
+        index: usize,
+        pool: &PacketPool,
+    ) {
+        let kind = burst.kind(index);
+        let kept = self.kept[ring_index(kind)];
         let make = || Message::Shard(ShardMessage::Packet(burst.take_packet(index)));
-        self.send_with(to, kind, kept, make)
+        if self.send_with(to, kind, kept, make) {
+            self.note_sent(to, kind);
+        } else {
+            self.refuse_packet(to, burst, index, pool);
+        }
+    }
+
+    /// Notes that a message was written to a ring, and takes it from the part if there is one.
+    #[inline(always)]
+    fn note_sent(&mut self, to: usize, kind: PacketKind) {
+        self.touched |= 1 << to;
+        if self.part > 0 {
+            self.charge_burst(to, kind);
+        }
     }
 
     #[cold]
@@ -224,6 +244,8 @@ impl Outbound {
         }
     }
 
+    #[cold]
+    #[inline(never)]
     fn count_drop(&mut self, to: usize, kind: PacketKind) {
         if self.rings.get(to).is_some_and(Option::is_some) {
             self.counters.ring_full(kind).increment();
@@ -239,13 +261,10 @@ impl Outbound {
         reserve: usize,
         make: impl FnOnce() -> Message,
     ) -> bool {
-        let Some(Some(rings)) = self.rings.get_mut(to) else { return false };
-        let since = self.now;
-        if rings[ring_index(kind)].push_leaving(reserve, || Queued { message: make(), since }) {
-            self.touched |= 1 << to;
-            return true;
-        }
-        false
+        let Some(slot) = free_slot(&mut self.rings, to, kind, reserve) else { return false };
+        slot.write(Queued { message: make(), since: self.now });
+        self.touched |= 1 << to;
+        true
     }
 
     /// Room for messages of a kind to a worker.
@@ -346,92 +365,85 @@ impl Outbound {
     }
 
     /// Sends a packet to the worker that has its face.
+    // It calls no function that returns to it, so that it needs no registers that such functions keep.
     pub(crate) fn send_by_face(
         &mut self,
+        to: usize,
         face: FaceIndex,
         packet: &TxPacket<'_>,
         pool: &PacketPool,
     ) {
-        let handle = match packet.handle {
-            Some(handle) if packet.prefix_announcement.is_empty() => Some(pool.retain(handle)),
-            Some(_) | None => self.copy(packet, pool),
+        let Some(handle) = packet.handle.filter(|_| packet.prefix_announcement.is_empty()) else {
+            return self.send_uncommon(to, face, packet, pool);
         };
-        let Some(handle) = handle else {
-            self.counters.crossing_no_buffer.increment();
-            return;
+        let kind = kind_of(packet.kind);
+        let kept = self.kept_by_outgoing[ring_index(kind)];
+        let Some(slot) = free_slot(&mut self.rings, to, kind, kept) else {
+            return self.count_drop(to, kind);
         };
-        match PitToken::short(packet.pit_token) {
-            Some(token) => self.send_outgoing(face, packet, token, handle, pool),
-            None => self.send_with_other_token(face, packet, handle, pool),
-        }
+        // The token last, when what the ring takes no longer occupies registers.
+        let Some(token) = ShortToken::new(packet.pit_token) else {
+            return self.send_uncommon(to, face, packet, pool);
+        };
+        let Some(handle) = pool.retain_at_hand(handle) else {
+            return self.send_uncommon(to, face, packet, pool);
+        };
+        let message = RemoteTx::new(face, packet, handle, PitToken::from_short(token), 0);
+        slot.write(Queued { message: Message::RemoteTx(message), since: self.now });
+        self.note_sent(to, kind);
     }
 
+    /// Sends a packet that lies in no buffer alone, or in one of which no reference is at hand, or has a long token.
     #[cold]
-    fn send_with_other_token(
-        &mut self,
-        face: FaceIndex,
-        packet: &TxPacket<'_>,
-        handle: PacketHandle,
-        pool: &PacketPool,
-    ) {
-        let token = PitToken::new(packet.pit_token).expect("a token that a face has received");
-        self.send_outgoing(face, packet, token, handle, pool);
-    }
-
-    #[inline(always)]
-    fn send_outgoing(
-        &mut self,
-        face: FaceIndex,
-        packet: &TxPacket<'_>,
-        pit_token: PitToken,
-        handle: PacketHandle,
-        pool: &PacketPool,
-    ) {
-        let (to, kind) = (self.owner_of(face), kind_of(packet.kind));
-        let mut handle = Some(handle);
-        let make = || {
-            let announcement_length = u16::try_from(packet.prefix_announcement.len());
-            Message::RemoteTx(RemoteTx {
-                face,
-                kind: packet.kind,
-                handle: handle.take(),
-                pit_token,
-                congestion_mark: packet.congestion_mark,
-                incoming_face_id: packet.incoming_face_id,
-                non_discovery: packet.non_discovery,
-                announcement_length: announcement_length.expect("its copy fits a block"),
-            })
-        };
-        // Answers end Interests of others; a forwarded Interest is one more.
-        let kept = if kind == PacketKind::Interest { self.kept[ring_index(kind)] } else { 0 };
-        if !self.send_with(to, kind, kept, make) {
-            self.drop_outgoing(to, kind, handle, pool);
-        } else if self.part > 0 {
-            self.charge_burst(to, kind);
-        }
-    }
-
-    #[cold]
-    fn drop_outgoing(
+    #[inline(never)]
+    fn send_uncommon(
         &mut self,
         to: usize,
-        kind: PacketKind,
-        handle: Option<PacketHandle>,
+        face: FaceIndex,
+        packet: &TxPacket<'_>,
         pool: &PacketPool,
     ) {
-        handle.into_iter().for_each(|handle| pool.release(handle));
-        self.count_drop(to, kind);
-    }
-
-    // Not inlined into `send_by_face`: it would occupy registers there.
-    #[inline(never)]
-    fn copy(&mut self, packet: &TxPacket<'_>, pool: &PacketPool) -> Option<PacketHandle> {
-        self.copies.copy([packet.wire, packet.prefix_announcement], pool)
+        let announcement = packet.prefix_announcement;
+        let mut handle = match packet.handle {
+            Some(handle) if announcement.is_empty() => Some(pool.retain(handle)),
+            Some(_) | None => self.copies.copy([packet.wire, announcement], pool),
+        };
+        if handle.is_none() {
+            self.counters.crossing_no_buffer.increment();
+            return;
+        }
+        let pit_token = PitToken::new(packet.pit_token).expect("a token that a face has received");
+        let length = u16::try_from(announcement.len()).expect("its copy fits a block");
+        let kind = kind_of(packet.kind);
+        let kept = self.kept_by_outgoing[ring_index(kind)];
+        let make = || match handle.take() {
+            Some(handle) => {
+                Message::RemoteTx(RemoteTx::new(face, packet, handle, pit_token, length))
+            }
+            None => Message::Taken,
+        };
+        if self.send_with(to, kind, kept, make) {
+            self.note_sent(to, kind);
+        } else {
+            handle.into_iter().for_each(|handle| pool.release(handle));
+            self.count_drop(to, kind);
+        }
     }
 
     pub(super) fn release(&mut self, pool: &PacketPool) {
         self.copies.release(pool);
     }
+}
+
+/// The next free slot of a ring, if there is one beside the last `reserve`.
+#[inline(always)]
+fn free_slot(
+    rings: &mut [Option<Rings<Producer<Queued>>>],
+    to: usize,
+    kind: PacketKind,
+    reserve: usize,
+) -> Option<FreeSlot<'_, Queued>> {
+    rings.get_mut(to)?.as_mut()?[ring_index(kind)].free_slot(reserve)
 }
 
 /// The sink of a shard: the faces of its worker, and the workers of other faces.
@@ -449,10 +461,11 @@ impl<F: TxSink> TxSink for RoutedSink<'_, F> {
     #[inline]
     fn send(&mut self, face: FaceIndex, packet: &TxPacket<'_>) {
         match &mut self.outbound {
-            Some(outbound) if outbound.owner_of(face) != outbound.own => {
-                outbound.send_by_face(face, packet, self.pool);
-            }
-            Some(_) | None => self.faces.send(face, packet),
+            Some(outbound) => match outbound.owner_of(face) {
+                own if own == outbound.own => self.faces.send(face, packet),
+                to => outbound.send_by_face(to, face, packet, self.pool),
+            },
+            None => self.faces.send(face, packet),
         }
     }
 }

@@ -22,13 +22,23 @@ pub(super) fn nack_ring_length(length: usize) -> usize {
     (length / 4).max(8)
 }
 
-pub(super) fn ring_index(kind: PacketKind) -> usize {
-    match kind {
-        PacketKind::Data => 0,
-        PacketKind::Nack => 1,
-        PacketKind::Interest => 2,
-    }
+/// The kinds of packets in the order of their rings.
+pub(super) const RING_KINDS: [PacketKind; KINDS.len()] =
+    [PacketKind::Interest, PacketKind::Data, PacketKind::Nack];
+
+/// The place of a kind among the rings between two workers: its own number, so that there is nothing to compute.
+#[inline(always)]
+pub(super) const fn ring_index(kind: PacketKind) -> usize {
+    kind as usize
 }
+
+const _: () = {
+    let mut index = 0;
+    while index < RING_KINDS.len() {
+        assert!(ring_index(RING_KINDS[index]) == index);
+        index += 1;
+    }
+};
 
 /// The means to wake a worker.
 #[derive(Debug)]
@@ -39,5 +49,5 @@ pub(crate) struct Sleeper {
     pub(super) notices: AtomicU64,
 }
 
-/// The taking ends of the rings from one worker.
+/// The ends of the rings from or to one worker, by [`ring_index`].
 pub(super) type Rings<T> = [T; KINDS.len()];

@@ -30,7 +30,6 @@ use ndn_face::{
 };
 use ndn_forwarding::{
     Burst, FaceProperties, Ingress, LinkEvent, PacketKind, PacketTracer, Shard, ShardMessage,
-    TxSink as _,
 };
 use ndn_ring::PacketPool;
 use ndn_sys::clock::Clock;
@@ -970,8 +969,7 @@ impl Worker {
             let taken = inter_worker.take(now, (from, kind), part, &mut cx, |message, crossed| {
                 // The frequent messages first.
                 if let Message::RemoteTx(outgoing) = message {
-                    sink.send(outgoing.face, &outgoing.packet(pool));
-                    outgoing.handle.take().into_iter().for_each(|handle| pool.release(handle));
+                    outgoing.send(pool, &mut sink);
                     sent += 1;
                 } else if let Message::Shard(ShardMessage::Packet(packet)) = message {
                     let is_pushed = crossed.push_packet(packet, pool, hasher);

@@ -173,12 +173,14 @@ impl Dispatcher {
     ) {
         let others = self.find_others(burst);
         self.sample(burst, pool, 0..burst.len(), others.count == 0);
-        for (index, shard) in others.iter() {
-            let to =
-                if shard == UNSETTLED { self.dispatch_slow(burst, index, pool) } else { shard };
-            if to != self.own {
-                send(burst, index, to);
+        for (index, mut shard) in others.iter() {
+            if shard == UNSETTLED {
+                shard = self.dispatch_slow(burst, index, pool);
+                if shard == self.own {
+                    continue;
+                }
             }
+            send(burst, index, shard);
         }
     }
 
