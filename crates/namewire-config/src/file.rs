@@ -1,6 +1,6 @@
 //! Reads configuration files.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
@@ -12,47 +12,97 @@ use crate::key_location::{find_all, is_present};
 use crate::reader::{Findings, Place, Section};
 use crate::text_file;
 
+/// A configuration file that was read. It is read once: a pipe has its text only once.
+#[derive(Debug)]
+pub struct ConfigFile {
+    path: PathBuf,
+    text: String,
+}
+
+impl ConfigFile {
+    /// Reads the file at `path`.
+    ///
+    /// # Errors
+    /// It cannot be read, or is too large.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let origin = path.display().to_string();
+        let unreadable = |error| ConfigError::unreadable(&origin, &error);
+        let length = std::fs::metadata(path).map_err(unreadable)?.len();
+        if length > FILE_BYTES_MAX {
+            return Err(ConfigError::too_large(&origin, length));
+        }
+        let text = text_file::read(path).map_err(unreadable)?;
+        Ok(Self { path: path.to_owned(), text })
+    }
+
+    /// Its configuration and the problems of that: settings with problems have their defaults.
+    ///
+    /// # Errors
+    /// The file is empty or not TOML.
+    pub fn parse(&self) -> Result<(Config, Option<ConfigError>), ConfigError> {
+        let (origin, text) = (self.origin(), self.text());
+        // The program that should have written it has failed, or the disk was full.
+        if self.is_empty() {
+            return Err(ConfigError::empty(&origin));
+        }
+        let rejected = |problems| ConfigError::rejected(&origin, text, problems);
+        let (mut config, problems) = read(text).map_err(|problems| {
+            if has_section_of_nfd(text) {
+                ConfigError::nfd_conf(&origin)
+            } else {
+                rejected(problems)
+            }
+        })?;
+        let directory = self.path.parent().unwrap_or(Path::new(""));
+        config.management.resolve_paths(directory);
+        config.caching.vip.signers.resolve_paths(directory);
+        Ok((config, (!problems.is_empty()).then(|| rejected(problems))))
+    }
+
+    /// Whether it is a configuration of NFD.
+    pub fn is_nfd_conf(&self) -> bool {
+        read(&self.text).is_err() && has_section_of_nfd(&self.text)
+    }
+
+    /// The path from which it was read.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The error of a conflict in it, with the line of the first of its settings that the file has.
+    pub fn locate(&self, conflict: &Conflict) -> ConfigError {
+        ConfigError::located(&self.origin(), &self.text, &conflict.keys, &conflict.reason)
+    }
+
+    /// As [`Self::locate`], of a warning.
+    pub fn locate_warning(&self, warning: &Warning) -> ConfigError {
+        let keys = std::slice::from_ref(&warning.key);
+        ConfigError::located(&self.origin(), &self.text, keys, &warning.reason)
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(crate) fn origin(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// Whether it is a file without content, and not an empty pipe or device.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.text.is_empty() && self.path.is_file()
+    }
+}
+
 /// Reads and checks the configuration file at `path`.
 ///
 /// # Errors
 /// The file cannot be read, is too large, is not TOML, or has unknown keys, bad values or conflicts.
 pub fn load(path: &Path) -> Result<Config, ConfigError> {
-    match load_leniently(path)? {
+    match ConfigFile::read(path)?.parse()? {
         (config, None) => Ok(config),
         (_, Some(error)) => Err(error),
     }
-}
-
-/// As [`load`], but returns the configuration of a file with problems, too: settings with problems have their
-/// defaults.
-///
-/// # Errors
-/// The file cannot be read, is too large or is not TOML.
-pub fn load_leniently(path: &Path) -> Result<(Config, Option<ConfigError>), ConfigError> {
-    let origin = path.display().to_string();
-    let length =
-        std::fs::metadata(path).map_err(|error| ConfigError::unreadable(&origin, &error))?.len();
-    if length > FILE_BYTES_MAX {
-        return Err(ConfigError::too_large(&origin, length));
-    }
-    let text = text_file::read(path).map_err(|error| ConfigError::unreadable(&origin, &error))?;
-    // The program that should have written it has failed, or the disk was full.
-    if text.is_empty() && path.is_file() {
-        return Err(ConfigError::empty(&origin));
-    }
-    let rejected = |problems| ConfigError::rejected(&origin, &text, problems);
-    let (mut config, problems) = read(&text).map_err(|problems| {
-        if has_section_of_nfd(&text) { ConfigError::nfd_conf(&origin) } else { rejected(problems) }
-    })?;
-    let directory = path.parent().unwrap_or(Path::new(""));
-    config.management.resolve_paths(directory);
-    config.caching.vip.signers.resolve_paths(directory);
-    Ok((config, (!problems.is_empty()).then(|| rejected(problems))))
-}
-
-/// Whether the file at `path` is a configuration of NFD.
-pub fn is_nfd_conf(path: &Path) -> bool {
-    text_file::read(path).is_ok_and(|text| read(&text).is_err() && has_section_of_nfd(&text))
 }
 
 /// Reads and checks configuration text; `origin` names it in error messages.
@@ -64,21 +114,6 @@ pub fn parse(origin: &str, text: &str) -> Result<Config, ConfigError> {
         Ok((config, problems)) if problems.is_empty() => Ok(config),
         Ok((_, problems)) | Err(problems) => Err(ConfigError::rejected(origin, text, problems)),
     }
-}
-
-/// The error of a conflict in the file at `path`, which was read before, with the line of the first of its settings
-/// that the file has.
-pub fn locate(path: &Path, conflict: &Conflict) -> ConfigError {
-    // A file that no longer exists has no lines.
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    ConfigError::located(&path.display().to_string(), &text, &conflict.keys, &conflict.reason)
-}
-
-/// As [`locate`], of a warning.
-pub fn locate_warning(path: &Path, warning: &Warning) -> ConfigError {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    let keys = std::slice::from_ref(&warning.key);
-    ConfigError::located(&path.display().to_string(), &text, keys, &warning.reason)
 }
 
 /// Reads a configuration and its problems, or the problems of its syntax.

@@ -53,7 +53,7 @@ pub use faces::{
     BoundFaces, FaceDefaults, Limits, MTU_MAX, MTU_MIN, Persistency, PitTokens, StaticFace,
     StaticRoute, StrategyChoice, StrategyName,
 };
-pub use file::{is_nfd_conf, load, load_leniently, locate, locate_warning, parse};
+pub use file::{ConfigFile, load, parse};
 pub use file_mode::FileMode;
 pub use forwarder::{Forwarder, Overload, Pages, Pool, Shed, WORKERS_MAX, WorkerCount};
 pub use http::Http;

@@ -22,8 +22,9 @@ pub use faces::FreePorts;
 pub use key_locations::KeyLocations;
 
 use crate::config::Config;
-use crate::error::{ConfigError, FILE_BYTES_MAX, FILE_IS_EMPTY};
+use crate::error::FILE_IS_EMPTY;
 use crate::faces::{StrategyChoice, StrategyName, check_depth};
+use crate::file::ConfigFile;
 use crate::log::{Counterpart, LogLevel, counterpart_of};
 use crate::management::TrustRules;
 use crate::tables::{TABLE_ENTRIES_MAX, UnsolicitedPolicy};
@@ -68,17 +69,18 @@ impl std::error::Error for NfdConfError {}
 /// # Errors
 /// The file cannot be read, is not in the INFO format, or has settings that are invalid or not supported.
 pub fn load(path: &Path, ports: &FreePorts) -> Result<NfdConf, NfdConfError> {
-    let origin = path.display().to_string();
-    let read = |path: &Path| {
-        let length = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
-        if length > FILE_BYTES_MAX {
-            return Err(ConfigError::too_large(&origin, length).to_string());
-        }
-        crate::text_file::read(path).map_err(|error| error.to_string())
-    };
+    let file = ConfigFile::read(path);
+    parse_file(&file.map_err(|error| NfdConfError { problems: vec![error.to_string()] })?, ports)
+}
+
+/// Reads a file with this text.
+///
+/// # Errors
+/// As [`load`].
+pub fn parse_file(file: &ConfigFile, ports: &FreePorts) -> Result<NfdConf, NfdConfError> {
+    let (origin, text) = (file.origin(), file.text());
     let wrong = |reason: &str| NfdConfError { problems: vec![format!("{origin}: {reason}")] };
-    let text = read(path).map_err(|reason| wrong(&reason))?;
-    if text.is_empty() && path.is_file() {
+    if file.is_empty() {
         return Err(wrong(FILE_IS_EMPTY));
     }
     if text.parse::<toml::Table>().is_ok_and(|table| !table.is_empty()) {
@@ -87,9 +89,12 @@ pub fn load(path: &Path, ports: &FreePorts) -> Result<NfdConf, NfdConfError> {
              checks it",
         ));
     }
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let path = std::path::absolute(file.path()).unwrap_or_else(|_| file.path().to_owned());
     let directory = path.parent().unwrap_or(Path::new(""));
-    parse(&origin, &text, directory, ports, &mut |file| read(&directory.join(file)))
+    parse(&origin, text, directory, ports, &mut |included| {
+        let included = ConfigFile::read(&directory.join(included));
+        included.map(|file| file.text().to_owned()).map_err(|error| error.to_string())
+    })
 }
 
 /// Reads the text of a file; relative paths in it begin at `directory`.

@@ -12,7 +12,7 @@ use crate::cli::control::ControlOptions;
 use crate::cli::failure::{Failure, Outcome, lines};
 use crate::cli::output;
 use crate::config::nfd_conf::{self, FreePorts};
-use crate::config::{self, Config, ConfigError, Conflict, Warning};
+use crate::config::{self, Config, ConfigError, ConfigFile, Conflict, Warning};
 use crate::process::Prepared;
 
 /// Validate, convert and document configuration files
@@ -118,13 +118,14 @@ fn reload(control: &ControlOptions, is_check: bool, as_json: bool) -> Outcome {
 /// Reads a configuration file and checks it against this machine. Problems of the file and of the
 /// machine are reported together, after the warnings, which it returns.
 fn check(file: &Path) -> Outcome<Vec<String>> {
-    if config::is_nfd_conf(file) {
-        let (config, source, mut warnings) = read_nfd_conf(file, &FreePorts::default())?;
+    let file = read(file)?;
+    if file.is_nfd_conf() {
+        let (config, source, mut warnings) = parse_nfd_conf(&file, &FreePorts::default())?;
         let more = config.warnings().into_iter().chain(machine_warnings(&config));
         warnings.extend(report(more.collect(), &source));
         return plan(&config, &source).map(|_| warnings);
     }
-    let (config, source, error) = load_leniently(file)?;
+    let (config, source, error) = parse_leniently(file)?;
     let mut warnings = config.warnings();
     warnings.extend(machine_warnings(&config));
     let warnings = report(warnings, &source);
@@ -182,7 +183,7 @@ pub(in crate::cli) enum Source {
     /// The defaults.
     Defaults,
     /// A configuration file.
-    File(PathBuf),
+    File(ConfigFile),
     /// An nfd.conf, and the locations of settings in it.
     NfdConf(PathBuf, nfd_conf::KeyLocations),
 }
@@ -198,7 +199,7 @@ impl Source {
     pub(in crate::cli) fn describe(&self, fault: &Conflict) -> String {
         match self {
             Self::Defaults => fault.to_string(),
-            Self::File(path) => describe(&config::locate(path, fault)),
+            Self::File(file) => describe(&file.locate(fault)),
             Self::NfdConf(path, locations) => {
                 locations.describe(&path.display().to_string(), fault)
             }
@@ -209,7 +210,7 @@ impl Source {
 /// Prints warnings with their lines to standard error, and returns them.
 pub(in crate::cli) fn report(warnings: Vec<Warning>, source: &Source) -> Vec<String> {
     let warnings = warnings.into_iter().map(|warning| match source {
-        Source::File(path) => config::locate_warning(path, &warning).to_string(),
+        Source::File(file) => file.locate_warning(&warning).to_string(),
         Source::Defaults | Source::NfdConf(..) => warning.reason,
     });
     let warnings: Vec<_> = warnings.collect();
@@ -224,31 +225,42 @@ pub(in crate::cli) fn plan(config: &Config, source: &Source) -> Outcome<Prepared
     Prepared::new(config).map_err(|faults| Failure::Usage(source.describe_all(&faults)))
 }
 
+fn read(file: &Path) -> Outcome<ConfigFile> {
+    ConfigFile::read(file).map_err(|error| Failure::Usage(describe(&error)))
+}
+
 /// Reads a configuration file; problems are shown with the lines of the file.
 pub(in crate::cli) fn load(file: &Path) -> Outcome<(Config, Source)> {
-    let config = config::load(file).map_err(|error| Failure::Usage(describe(&error)))?;
-    Ok((config, Source::File(file.to_owned())))
+    match load_leniently(file)? {
+        (config, source, None) => Ok((config, source)),
+        (_, _, Some(error)) => Err(Failure::Usage(describe(&error))),
+    }
 }
 
 /// As [`load`], but returns the configuration of a file with problems, too.
 pub(in crate::cli) fn load_leniently(
     file: &Path,
 ) -> Outcome<(Config, Source, Option<ConfigError>)> {
-    let read = config::load_leniently(file).map_err(|error| Failure::Usage(describe(&error)));
-    read.map(|(config, error)| (config, Source::File(file.to_owned()), error))
+    parse_leniently(read(file)?)
+}
+
+fn parse_leniently(file: ConfigFile) -> Outcome<(Config, Source, Option<ConfigError>)> {
+    let (config, error) = file.parse().map_err(|error| Failure::Usage(describe(&error)))?;
+    Ok((config, Source::File(file), error))
 }
 
 /// Reads an nfd.conf; settings without effect are reported on standard error.
 pub(in crate::cli) fn load_nfd_conf(file: &Path, ports: &FreePorts) -> Outcome<(Config, Source)> {
-    read_nfd_conf(file, ports).map(|(config, source, _)| (config, source))
+    parse_nfd_conf(&read(file)?, ports).map(|(config, source, _)| (config, source))
 }
 
-/// As [`load_nfd_conf`], with what was reported.
-fn read_nfd_conf(file: &Path, ports: &FreePorts) -> Outcome<(Config, Source, Vec<String>)> {
-    let read = nfd_conf::load(file, ports).map_err(|error| Failure::Usage(error.to_string()))?;
+/// As [`load_nfd_conf`], of a file that was read, with what was reported.
+fn parse_nfd_conf(file: &ConfigFile, ports: &FreePorts) -> Outcome<(Config, Source, Vec<String>)> {
+    let read = nfd_conf::parse_file(file, ports);
+    let read = read.map_err(|error| Failure::Usage(error.to_string()))?;
     let mut warnings: Vec<_> = read.warnings.iter().map(ToString::to_string).collect();
     let mut config = read.config;
-    let source = Source::NfdConf(file.to_owned(), read.locations);
+    let source = Source::NfdConf(file.path().to_owned(), read.locations);
     // The sample of MW-NFD has processors that a small machine lacks.
     if let Err(fault) = placement::check_processors(&config.forwarder) {
         let reported = source.describe(&fault);
@@ -282,7 +294,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("namewire.toml");
         std::fs::write(&file, "# first\nunknown = 1\n").unwrap();
-        let (_, error) = config::load_leniently(&file).unwrap();
+        let (_, error) = ConfigFile::read(&file).unwrap().parse().unwrap();
         let fault = Conflict::new(&["control.path"], "control.path: it cannot be");
         let error = error.unwrap().with(&[fault]);
         let (reported, path) = (error.to_string(), file.display());
@@ -292,5 +304,23 @@ mod tests {
         let drawn = error.render(false);
         assert!(drawn.contains(&format!("{path}: control.path")), "{drawn}");
         assert_eq!(drawn.matches("── here").count(), 1, "{drawn}");
+    }
+    #[test]
+    fn wrong_configuration_from_a_pipe_is_rejected() {
+        use std::os::fd::AsRawFd;
+        for (text, stated) in [
+            ("unknown = 1\n", "unknown"),
+            ("forwarder = {\n", ""),
+            ("general\n{\n}\n", "all listeners are off"),
+        ] {
+            let (reader, mut writer) = std::io::pipe().unwrap();
+            writer.write_all(text.as_bytes()).unwrap();
+            drop(writer);
+            let path = PathBuf::from(format!("/proc/self/fd/{}", reader.as_raw_fd()));
+            match check(&path) {
+                Err(Failure::Usage(reason)) => assert!(reason.contains(stated), "{reason}"),
+                other => panic!("{text}: {other:?}"),
+            }
+        }
     }
 }
