@@ -319,7 +319,8 @@ impl<'a> Tree<'a> {
         root: &Root,
         fetched: &mut Fetched,
     ) {
-        let (unwritable, mut unusable) = unwritable(&plan, &extras, root, fetched);
+        let (unwritable, mut unusable) =
+            unwritable(&plan, &extras, root, self.rules.umask, fetched);
         let moved = move_obstacles(&mut plan, &mut extras, root, &mut unusable, fetched);
         for directory in &plan.directories {
             if is_below(&directory.path, &unusable) {
@@ -360,7 +361,7 @@ impl<'a> Tree<'a> {
         }
         // Each file changes the time of its directory.
         for (position, directory) in plan.directories.iter().enumerate().rev() {
-            if is_below(&directory.path, &unusable) || unwritable.contains(&directory.path) {
+            if is_below(&directory.path, &unusable) {
                 continue;
             }
             let umask = self.rules.umask.filter(|_| position > 0);
@@ -374,7 +375,9 @@ impl<'a> Tree<'a> {
                     local::set_permissions(&file, &directory.attributes, umask)
                 })
             };
-            fetched.without_attributes += u64::from(set().is_err());
+            // That one was reported.
+            let is_counted = set().is_err() && !unwritable.contains(&directory.path);
+            fetched.without_attributes += u64::from(is_counted);
         }
         fetched.without_attributes += self.progress.without_attributes.load(Ordering::Relaxed);
     }
@@ -483,10 +486,12 @@ fn is_in_the_way(extra: &Extra, plan: &Plan) -> bool {
 }
 
 /// The directories with entries to be changed that may not be written to, and these entries. Each directory is reported once.
+/// With `umask`, a directory has the permissions of the server first.
 fn unwritable(
     plan: &Plan,
     extras: &[Extra],
     root: &Root,
+    umask: Option<u32>,
     fetched: &mut Fetched,
 ) -> (HashSet<PathBuf>, HashSet<PathBuf>) {
     let is_changed = |decision| match decision {
@@ -503,9 +508,20 @@ fn unwritable(
             changed.entry(directory).or_default().push(path);
         }
     }
+    let set_permissions = |path: &Path, umask: u32| -> io::Result<()> {
+        let planned = plan.directories.iter().skip(1).find(|planned| planned.path == path);
+        let attributes = &planned.ok_or(io::ErrorKind::NotFound)?.attributes;
+        local::set_permissions(&root.read(path)?, attributes, umask)
+    };
     let (mut unwritable, mut unusable) = (HashSet::new(), HashSet::new());
     for (directory, entries) in changed {
-        if let Err(error) = root.check_writable(directory) {
+        let is_writable = root.check_writable(directory).or_else(|error| match umask {
+            Some(umask) if set_permissions(directory, umask).is_ok() => {
+                root.check_writable(directory)
+            }
+            Some(_) | None => Err(error),
+        });
+        if let Err(error) = is_writable {
             unwritable.insert(directory.to_owned());
             let directory = local_path(&root.join(directory));
             let count = match entries.len() {
