@@ -22,10 +22,10 @@ use super::packet_line::{Kind, PacketLine};
 /// Show or capture the packets of a running forwarder
 ///
 /// Prints one line per packet: time of day (UTC), direction, URI of the peer or process of an application, and what the
-/// packet is. With --write,
-/// packets are written as pcapng instead: Ethernet frames with EtherType 0x8624, as Wireshark's NDN dissector and
-/// ndndump expect; each face is an interface with the URI of its peer as name. `namewire dissect FILE` shows such a
-/// file, and so does Wireshark with the dissector of --install-dissector. Ctrl-C ends the capture; the numbers of captured and lost packets are reported at the end.
+/// packet is. With --write, packets are written as pcapng instead: Ethernet frames with EtherType 0x8624, as Wireshark's
+/// NDN dissector and ndndump expect; each face is an interface with the URI of its peer as name. `namewire dissect FILE`
+/// shows such a file, and so does Wireshark with the dissector of --install-dissector. Ctrl-C ends the capture; the numbers
+/// of captured and lost packets are reported at the end.
 #[derive(Args, Debug)]
 pub(super) struct Options {
     /// Capture only this face (FaceId)

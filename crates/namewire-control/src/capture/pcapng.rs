@@ -2,8 +2,8 @@
 //!
 //! Each face is an interface. Packets get an Ethernet header with EtherType 0x8624 (LINKTYPE_ETHERNET), which
 //! Wireshark's NDN dissector, tshark and ndndump recognize, independent of the face's transport. The name of an
-//! interface is the URI of the peer, its description the FaceId and the application. The artificial addresses begin with "ND", which no
-//! vendor has: the last four bytes of the peer's address are the FaceId, those of the forwarder are zero.
+//! interface is the URI of the peer, its description the FaceId and the application. The artificial addresses begin with
+//! "ND", which no vendor has: the last four bytes of the peer's address are the FaceId, those of the forwarder are zero.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
