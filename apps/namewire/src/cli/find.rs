@@ -88,7 +88,7 @@ pub(super) fn run(options: &Options) -> Outcome {
             for entry in page.map_err(failed)? {
                 let path = path_of(&entry);
                 missing.retain(|key| field(&entry, key).is_none());
-                let matches = pattern.as_ref().is_none_or(|pattern| pattern.matches(&path, false))
+                let matches = pattern.as_ref().is_none_or(|pattern| pattern.matches_printed(&path))
                     && options.conditions.iter().all(|condition| condition.is_met(&entry));
                 if matches {
                     found.push((path, entry));

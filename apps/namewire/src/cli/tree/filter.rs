@@ -137,16 +137,17 @@ impl Pattern {
         Ok(Self { matcher, cache, is_of_directories, has_contents, is_of_paths, has_percent })
     }
 
-    /// Whether it matches the path as it is, or as [`file_name::path`] prints it.
-    pub(in crate::cli) fn matches(&self, path: &[u8], is_directory: bool) -> bool {
+    /// Whether it matches the path of a file as it is, or as [`file_name::path`] prints it.
+    pub(in crate::cli) fn matches_printed(&self, path: &[u8]) -> bool {
+        self.matches(path, false)
+            || self.has_percent && self.matches(file_name::path(path).as_bytes(), false)
+    }
+
+    /// Whether it matches the path.
+    fn matches(&self, path: &[u8], is_directory: bool) -> bool {
         if self.is_of_directories && !is_directory {
             return false;
         }
-        self.matches_text(path, is_directory)
-            || self.has_percent && self.matches_text(file_name::path(path).as_bytes(), is_directory)
-    }
-
-    fn matches_text(&self, path: &[u8], is_directory: bool) -> bool {
         let mut subject = Vec::with_capacity(path.len() + 2);
         if self.is_of_paths {
             subject.push(b'/');
@@ -311,12 +312,17 @@ mod tests {
     }
 
     #[test]
-    fn names_are_compared_as_they_are_and_as_they_are_printed() {
+    fn names_are_compared_as_they_are_or_also_as_they_are_printed() {
+        let matches_printed = |pattern: &str, path: &str| {
+            Pattern::parse(pattern).unwrap().matches_printed(path.as_bytes())
+        };
         for pattern in ["year=2024/**", "year%3D2024/**"] {
-            assert!(matches(pattern, "year=2024/a"), "{pattern}");
+            assert!(matches_printed(pattern, "year=2024/a"), "{pattern}");
         }
-        assert!(matches("50%41", "50%41") && matches("50%2541", "50%41"));
-        assert!(!matches("50%41", "50A"));
+        assert!(matches_printed("50%41", "50%41") && matches_printed("50%2541", "50%41"));
+        assert!(!matches_printed("50%41", "50A"));
+        assert!(matches("year%3D2024", "year%3D2024") && !matches("year%3D2024", "year=2024"));
+        assert!(!matches("50%2541", "50%41"));
     }
 
     #[test]
