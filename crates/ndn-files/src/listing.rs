@@ -10,6 +10,7 @@ use std::path::Path;
 use rustix::fs::{Access, AtFlags, Dir, FileType, accessat};
 use rustix::io::Errno;
 
+use crate::not_served::LOGGED_MAX;
 use crate::root::Root;
 use crate::source::{ListFailure, OpenFailure, SourceEntry};
 use crate::stat::FileKind;
@@ -61,7 +62,7 @@ pub(crate) struct ListedEntries {
     /// Those that this process may not read. They are entries, too: the consumer that copies the directory learns that the
     /// copy is not complete, and deletes nothing.
     pub(crate) unreadable: Vec<Vec<u8>>,
-    /// Pipes, sockets and devices.
+    /// Pipes, sockets and devices, as many as are logged.
     pub(crate) special: Vec<Vec<u8>>,
 }
 
@@ -81,7 +82,9 @@ pub(crate) fn read_directory(
         }
         let kind = match kind(root, path, name, entry.file_type())? {
             Some(FileKind::Special) => {
-                listed.special.push(name.to_vec());
+                if listed.special.len() < LOGGED_MAX {
+                    listed.special.push(name.to_vec());
+                }
                 continue;
             }
             None => continue,
@@ -164,6 +167,7 @@ fn of_target(found: Result<FileKind, OpenFailure>) -> Result<Option<FileKind>, O
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::root::RootOptions;
 
     #[test]
     fn listings_are_parsed() {
@@ -189,7 +193,32 @@ mod tests {
             assert_eq!(of_target(Err(failure)), Err(failure), "{errno}");
         }
         assert_eq!(of_target(Err(Errno::NOENT.into())), Ok(None));
+        assert_eq!(of_target(Err(OpenFailure::Special)), Ok(Some(FileKind::Special)));
         assert_eq!(of_target(Ok(FileKind::Directory)), Ok(Some(FileKind::Directory)));
+    }
+
+    #[test]
+    fn special_files_and_links_to_them_are_not_listed() {
+        use std::os::unix::fs::symlink;
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let listed = || {
+            let options = RootOptions { symlinks: true, ..RootOptions::default() };
+            let root = Root::open(directory.path(), options).unwrap();
+            read_directory(&root, Path::new("."), &File::open(directory.path()).unwrap()).unwrap()
+        };
+        let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+        symlink("socket", path("link")).unwrap();
+        symlink("/dev/null", path("outside")).unwrap();
+        std::fs::write(path("file"), "").unwrap();
+        let ListedEntries { entries, mut special, .. } = listed();
+        special.sort_unstable();
+        assert_eq!(special, [b"link".to_vec(), b"socket".to_vec()]);
+        assert_eq!(encode_listing(entries).unwrap(), b"file\0");
+        for number in 0..LOGGED_MAX {
+            symlink("socket", path(&number.to_string())).unwrap();
+        }
+        assert_eq!(listed().special.len(), LOGGED_MAX);
     }
 
     #[test]
