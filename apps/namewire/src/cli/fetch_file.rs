@@ -272,11 +272,13 @@ pub(super) async fn with_reason(
 /// The failure to fetch a version while the file has another one. Whether there ever was one of this number is known only if a
 /// part of it has arrived.
 fn version_text(version: &Name, has_begun: bool, present: &str) -> Failure {
+    let what = if version.components().any(|part| part == LIST) {
+        "Run the same command again"
+    } else {
+        "The same command, with a name without version, fetches that from the start"
+    };
     let state = if has_begun { "is not served any more" } else { "is not served" };
-    Failure::VersionGone(format!(
-        "{version} {state}: the present version is {present}. The same command, with a name without version, fetches that \
-         from the start"
-    ))
+    Failure::VersionGone(format!("{version} {state}: the present version is {present}. {what}"))
 }
 
 /// The name of a file, from one with or without version.
