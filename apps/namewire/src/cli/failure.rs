@@ -302,6 +302,9 @@ mod tests {
         let reported = reported.leaving(kept());
         assert_eq!(reported.last_message().unwrap(), "1 KiB are kept");
         assert!(reported.is_unanswered());
+        let closed = Failure::OutputClosed.leaving(kept());
+        assert!(matches!(closed.itself(), Failure::OutputClosed));
+        assert_eq!(closed.last_message().unwrap(), "1 KiB are kept");
     }
 
     #[test]

@@ -199,7 +199,7 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             let failure = connect::with_stopped_forwarder(failure);
-            let is_closed = matches!(failure, Failure::OutputClosed);
+            let is_closed = matches!(failure.itself(), Failure::OutputClosed);
             if !is_closed && asks_for_json(&matches) {
                 output::note(&output::json_text_of_line(failure.to_json()));
             } else if let Some(message) = failure.last_message() {
