@@ -1,6 +1,8 @@
 //! The help of `--help`: all options, also those that `-h` leaves out. Where it would be longer than a screen, each option has
 //! one sentence, and the manual page the explanations.
 
+use std::ffi::OsString;
+
 use clap::{Arg, ArgAction};
 
 /// Lines of an explained help.
@@ -12,6 +14,16 @@ pub(super) fn of_all_options(program: clap::Command) -> clap::Command {
         let path = command.get_name().to_owned();
         shortened(command, &path)
     })
+}
+
+/// `help COMMAND` as `COMMAND --help`; other arguments as they are.
+pub(super) fn as_option(arguments: &[OsString]) -> Vec<OsString> {
+    let mut arguments = arguments.to_vec();
+    if let Some(position) = arguments.iter().position(|one| one == "help") {
+        arguments.remove(position);
+        arguments.push("--help".into());
+    }
+    arguments
 }
 
 fn shortened(command: clap::Command, path: &str) -> clap::Command {
@@ -35,10 +47,26 @@ fn shortened(command: clap::Command, path: &str) -> clap::Command {
 
 #[cfg(test)]
 mod tests {
-    fn help(name: &str) -> String {
+    fn asked(arguments: &[&str]) -> String {
         let program = super::of_all_options(crate::cli::program()).term_width(100);
-        let asked = program.try_get_matches_from(["namewire", name, "--help"]);
-        asked.unwrap_err().to_string()
+        let arguments: Vec<_> = arguments.iter().map(Into::into).collect();
+        program.try_get_matches_from(super::as_option(&arguments)).unwrap_err().to_string()
+    }
+
+    fn help(name: &str) -> String {
+        asked(&["namewire", name, "--help"])
+    }
+
+    #[test]
+    fn help_of_a_command_is_that_of_its_option() {
+        assert_eq!(asked(&["namewire", "help", "get"]), help("get"));
+        let check = asked(&["namewire", "config", "check", "--help"]);
+        assert!(check.contains("nfd.conf"), "{check}");
+        for help in
+            [["namewire", "help", "config", "check"], ["namewire", "config", "help", "check"]]
+        {
+            assert_eq!(asked(&help), check);
+        }
     }
 
     #[test]

@@ -181,8 +181,10 @@ pub fn main() -> ExitCode {
     });
     let matches = program().try_get_matches_from(&arguments);
     let matches = matches.unwrap_or_else(|mut error| {
-        if error.kind() == ErrorKind::DisplayHelp && arguments.iter().any(|one| one == "--help") {
-            let of_all = help::of_all_options(program()).try_get_matches_from(&arguments);
+        let asks_for_all = arguments.iter().any(|one| one == "--help" || one == "help");
+        if error.kind() == ErrorKind::DisplayHelp && asks_for_all {
+            let asked = help::as_option(&arguments);
+            let of_all = help::of_all_options(program()).try_get_matches_from(asked);
             error = of_all.err().unwrap_or(error);
         }
         if let Some(tool) = tool {
