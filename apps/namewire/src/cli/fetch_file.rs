@@ -142,7 +142,7 @@ pub(super) async fn fetch(
             "{name} is not a directory of a file server: fetch it without --listing"
         )));
     }
-    if let Target::File(part) = &*target {
+    if let Target::File(part, _) = &*target {
         check_space(part.path(), size_of(&found), free_space)?;
     }
     fetch_found(endpoint, found, policy, target, workers, observe).await
@@ -190,7 +190,7 @@ pub(super) async fn fetch_found(
     workers: &Workers,
     mut observe: impl FnMut(&FetchProgress, Already),
 ) -> Outcome<Fetched> {
-    if let Target::File(part) = target
+    if let Target::File(part, _) = target
         && policy.fetching.verification.is_by_key()
         && !policy.allow_older
     {
@@ -208,7 +208,7 @@ pub(super) async fn fetch_found(
             return receive_known(endpoint, known, None, policy, target, workers, observe).await;
         }
         let early = match target {
-            Target::File(part) => early(endpoint, &found, policy, part),
+            Target::File(part, _) => early(endpoint, &found, policy, part),
             Target::Stdout { .. } | Target::InPlace { .. } => None,
         };
         let known = under_manifest(endpoint, found, policy).await?;
@@ -346,7 +346,7 @@ async fn receive_known(
     workers: &Workers,
     mut observe: impl FnMut(&FetchProgress, Already),
 ) -> Outcome<Fetched> {
-    if let Target::File(part) = target
+    if let Target::File(part, _) = target
         && known.found.is_segmented()
     {
         let positional =
@@ -355,7 +355,7 @@ async fn receive_known(
             return Ok(fetched);
         }
     }
-    if let Target::File(part) = target {
+    if let Target::File(part, _) = target {
         part.begin(None)?;
     }
     let already = Already::default();

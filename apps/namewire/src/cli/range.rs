@@ -63,7 +63,7 @@ pub(super) async fn fetch(
     let first_segment = range.first / segment_size;
     fetching.config.last_segment_needed = Some((end - 1) / segment_size);
     let mut already = Already::default();
-    if let Target::File(part) = target {
+    if let Target::File(part, _) = target {
         part.set_extent(Extent { first: range.first, end });
         let origin = policy.origin(&found);
         match resume(part, &origin, segment_size, policy)? {
@@ -109,7 +109,7 @@ pub(super) async fn fetch(
             usize::try_from(position.saturating_sub(offset).min(length)).unwrap_or(chunk.len())
         };
         let requested = &chunk[within(range.first)..within(end)];
-        if let Target::File(part) = target {
+        if let Target::File(part, _) = target {
             part.write_segment(segment - first_segment, requested)?;
         } else {
             target.write(requested)?;

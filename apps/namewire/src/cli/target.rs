@@ -18,9 +18,16 @@ const LINKS_MAX: usize = 40;
 /// The output. A file has a hidden name until it is complete; an existing device or pipe is written
 /// to, never replaced.
 pub(super) enum Target {
-    Stdout { stdout: io::Stdout, ends_line: bool },
-    InPlace { writer: BufWriter<File>, path: PathBuf },
-    File(Box<PartFile>),
+    Stdout {
+        stdout: io::Stdout,
+        ends_line: bool,
+    },
+    InPlace {
+        writer: BufWriter<File>,
+        path: PathBuf,
+    },
+    /// The directories are dropped after the file, which is in them.
+    File(Box<PartFile>, #[expect(dead_code, reason = "dropped only")] NewDirectories),
 }
 
 impl Target {
@@ -47,8 +54,8 @@ impl Target {
             // The target of a link is replaced, not the link.
             _ => {
                 let path = behind_links(path)?;
-                create_directory_of(&path)?;
-                Self::replacing(path)
+                let directories = NewDirectories::above(&path)?;
+                Ok(Self::File(Box::new(PartFile::open(path)?), directories))
             }
         }
     }
@@ -59,7 +66,7 @@ impl Target {
 
     /// A file that replaces what has this name, also a link or a device.
     pub(super) fn replacing(path: PathBuf) -> Outcome<Self> {
-        Ok(Self::File(Box::new(PartFile::open(path)?)))
+        Ok(Self::File(Box::new(PartFile::open(path)?), NewDirectories::default()))
     }
 
     fn open_in_place(path: &Path) -> Outcome<Self> {
@@ -71,26 +78,26 @@ impl Target {
 
     /// Whether it is a file of a name that exists.
     pub(super) fn replaces(&self) -> bool {
-        if let Self::File(part) = self { part.path().is_file() } else { false }
+        if let Self::File(part, _) = self { part.path().is_file() } else { false }
     }
 
     /// Whether a file is synced to disk before it is renamed.
     pub(super) fn set_durable(&mut self, durable: bool) {
-        if let Self::File(part) = self {
+        if let Self::File(part, _) = self {
             part.set_durable(durable);
         }
     }
 
     /// Gives a file these attributes when it is complete.
     pub(super) fn set_attributes(&mut self, attributes: Attributes) {
-        if let Self::File(part) = self {
+        if let Self::File(part, _) = self {
             part.set_attributes(attributes);
         }
     }
 
     /// Whether [`Self::complete`] syncs to disk.
     pub(super) fn waits_for_disk(&self) -> bool {
-        if let Self::File(part) = self { part.waits_for_disk() } else { false }
+        if let Self::File(part, _) = self { part.waits_for_disk() } else { false }
     }
 
     pub(super) fn is_stdout(&self) -> bool {
@@ -113,7 +120,7 @@ impl Target {
                 *ends_line = content.last().map_or(*ends_line, |last| *last == b'\n');
                 Ok(stdout.lock().write_all(content)?)
             }
-            Self::File(part) => Ok(part.append(content)?),
+            Self::File(part, _) => Ok(part.append(content)?),
             Self::InPlace { writer, path } => {
                 writer.write_all(content).map_err(|error| Failure::file(path.display(), &error))
             }
@@ -124,7 +131,7 @@ impl Target {
     pub(super) fn complete(self) -> Outcome<bool> {
         match self {
             Self::Stdout { mut stdout, .. } => stdout.flush()?,
-            Self::File(part) => return Ok(part.complete()?),
+            Self::File(part, _) => return Ok(part.complete()?),
             Self::InPlace { mut writer, path } => {
                 writer.flush().map_err(|error| Failure::file(path.display(), &error))?;
             }
@@ -134,17 +141,37 @@ impl Target {
 
     /// Keeps the part for a later fetch; returns its length in bytes and its path, if any.
     pub(super) fn keep(self) -> Option<(u64, PathBuf)> {
-        let Self::File(part) = self else { return None };
+        let Self::File(part, _) = self else { return None };
         let path = part.part_path().to_owned();
         Some((part.keep()?, path))
     }
 }
 
-/// Creates the directory of a file, as for the copy of a directory.
-fn create_directory_of(path: &Path) -> Outcome {
-    let Some(directory) = path.parent().filter(|above| !above.exists()) else { return Ok(()) };
-    let failed = |error| Failure::file(directory.display(), &error);
-    fs::create_dir_all(directory).map_err(failed)
+/// Directories that were created for a file, the lowest first. Those that are empty at the end are removed.
+#[derive(Default)]
+pub(super) struct NewDirectories(Vec<PathBuf>);
+
+impl NewDirectories {
+    /// Creates the directory of a file, as for the copy of a directory.
+    fn above(path: &Path) -> Outcome<Self> {
+        let missing = path.ancestors().skip(1);
+        let missing = missing.take_while(|above| !above.as_os_str().is_empty() && !above.exists());
+        let new = Self(missing.map(Path::to_owned).collect());
+        if let Some(directory) = new.0.first() {
+            let failed = |error| Failure::file(directory.display(), &error);
+            fs::create_dir_all(directory).map_err(failed)?;
+        }
+        Ok(new)
+    }
+}
+
+impl Drop for NewDirectories {
+    fn drop(&mut self) {
+        for directory in &self.0 {
+            // It is not empty if the file or a part of it is kept.
+            let _ = fs::remove_dir(directory);
+        }
+    }
 }
 
 /// Why a path with a slash at its end cannot be written to.
@@ -177,7 +204,7 @@ mod tests {
 
     fn begin(path: &Path) -> Target {
         let mut target = Target::open(Some(path)).unwrap();
-        if let Target::File(part) = &mut target {
+        if let Target::File(part, _) = &mut target {
             part.begin(None).unwrap();
         }
         target
@@ -281,6 +308,19 @@ mod tests {
             Ok(_) => panic!("it was opened"),
         };
         assert!(reason.contains("/some/new/object"), "{reason}");
+    }
+
+    #[test]
+    fn directory_of_a_file_that_was_not_fetched_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("some/new/object");
+        assert_eq!(Target::open(Some(&path)).unwrap().keep(), None);
+        assert_eq!(begin(&path).keep(), None);
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+        let some = directory.path().join("some");
+        fs::create_dir(&some).unwrap();
+        assert_eq!(begin(&path).keep(), None);
+        assert_eq!(fs::read_dir(&some).unwrap().count(), 0, "one that was there is kept");
     }
 
     #[test]
