@@ -93,9 +93,11 @@ fn debian_package_and_release_have_the_python_package() {
     assert!(printed.contains("dist-packages/namewire"), "{printed}");
 }
 
-/// A cargo for maturin, which compiles the package alone and so all crates anew: it has the library of this build instead.
+/// A cargo for maturin, which compiles the package alone and so all crates anew: it has the library of this build instead. Crates for
+/// other platforms may not have been downloaded.
 const CARGO: &str = r#"#!/bin/sh
 [ "$1" = rustc ] && exec cat "$NAMEWIRE_COMPILED"
+[ "$1" = metadata ] && set -- "$@" --filter-platform "$(uname -m)-unknown-linux-gnu"
 exec "$NAMEWIRE_CARGO" "$@"
 "#;
 
